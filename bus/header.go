@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"math"
 	"strconv"
 	"strings"
 
@@ -143,7 +144,7 @@ func ParseOrigin(h nats.Header) (o Origin, ok bool) {
 	seq, err1 := parseDigits(h.Get(HeaderIngestSeq))
 	time, err2 := parseDigits(h.Get(HeaderIngestTime))
 	index, err3 := parseDigits(h.Get(HeaderIndex))
-	if err1 != nil || err2 != nil || err3 != nil || seq == 0 || index > 1<<31 {
+	if err1 != nil || err2 != nil || err3 != nil || seq == 0 || index > math.MaxInt32 {
 		return Origin{}, false
 	}
 	return Origin{Seq: seq, Time: int64(time), Index: int(index)}, true
@@ -179,10 +180,13 @@ func SourceOf(h nats.Header) Source {
 		}
 	}
 	id, err := ParseIdentity(h, ClassError)
-	if err != nil {
+	switch {
+	case err != nil:
 		return Source{}
+	case id.Publisher != "":
+		return Source{Publisher: id.Publisher, Count: id.Count} // the count decides
 	}
-	return Source{Publisher: id.Publisher, Count: id.Count, EventID: id.EventID}
+	return Source{EventID: id.EventID}
 }
 
 // String returns the source in the short form that the table keeps: "p" count
@@ -210,15 +214,16 @@ func ParseSource(v string) (s Source, ok bool) {
 	}
 	num, text, found := strings.Cut(rest, ":")
 	n, err := parseDigits(num)
-	if !found || err != nil || text == "" {
+	if !found || err != nil || n == 0 || text == "" {
 		return s, false
 	}
 	switch kind {
 	case 'p':
 		return Source{Publisher: text, Count: n}, true
 	case 'c':
-		d, ok := ParseDigest([]byte(text))
-		return Source{Chain: ChainPosition{Ordinal: n, Digest: d}}, ok
+		if d, ok := ParseDigest([]byte(text)); ok {
+			return Source{Chain: ChainPosition{Ordinal: n, Digest: d}}, true
+		}
 	}
 	return s, false
 }

@@ -41,6 +41,8 @@ func ParsePage(body []byte) (Page, error) {
 	if events == nil {
 		return p, invalid(ReasonBody, "events", "is missing")
 	}
+	// An event's digests and names alone are some 256 bytes.
+	p.Events = make([]RelayEvent, 0, min(MaxPageEvents, 1+len(events)/256))
 	isArray, err := Elements(events, func(v []byte) error {
 		if len(p.Events) == MaxPageEvents {
 			return invalid(ReasonPage, "events", "must hold 1 to %d events, holds more", MaxPageEvents)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -101,6 +102,7 @@ func (s Subjects) eventsConfig(o StreamOptions, epoch string) jetstream.StreamCo
 		Retention:          jetstream.LimitsPolicy,
 		Discard:            jetstream.DiscardNew,
 		MaxBytes:           -1,
+		MaxMsgSize:         -1,
 		Storage:            jetstream.FileStorage,
 		Replicas:           o.Replicas,
 		Duplicates:         minDuplicates,
@@ -119,7 +121,8 @@ func (s Subjects) eventsConfig(o StreamOptions, epoch string) jetstream.StreamCo
 // missing stream is [ErrStreamMissing], since making it anew would start its
 // numbers again, and another epoch is [ErrOtherBus]. Streams are never changed.
 // Settings that break a promise are [ErrStreamSettings], a contract that this
-// binary does not know [ErrContract]; each names the stream and what differs.
+// binary does not know [ErrContract]; each names the stream and what differs. A
+// server or account without JetStream is [ErrNoJetStream].
 // Safe for several processes at once: one creates, the others find.
 func (s Subjects) Open(ctx context.Context, js jetstream.JetStream, o StreamOptions, known string) (Streams, error) {
 	if o.IDHorizon == 0 {
@@ -160,6 +163,9 @@ func (s Subjects) Open(ctx context.Context, js jetstream.JetStream, o StreamOpti
 	if err := s.check(inCfg, evCfg); err != nil {
 		return out, err
 	}
+	if out.IngestID == "" {
+		return out, fmt.Errorf("%w: stream %s: metadata %s is missing", ErrStreamSettings, inCfg.Name, MetaIngestID)
+	}
 	ms, err := strconv.ParseInt(inCfg.Metadata[MetaIDHorizon], 10, 64)
 	if err != nil || ms < 1000 {
 		return out, fmt.Errorf("%w: stream %s: metadata %s is %q, must be a number of ms from 1000", ErrStreamSettings, inCfg.Name, MetaIDHorizon, inCfg.Metadata[MetaIDHorizon])
@@ -172,6 +178,9 @@ func (s Subjects) Open(ctx context.Context, js jetstream.JetStream, o StreamOpti
 // find returns the stream, or makes it if the store that asks belongs to no bus.
 func (s Subjects) find(ctx context.Context, js jetstream.JetStream, name, known string, create func() (jetstream.Stream, error)) (jetstream.Stream, error) {
 	st, err := js.Stream(ctx, name)
+	if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
+		return nil, fmt.Errorf("find stream %s: %w: %w", name, ErrNoJetStream, err)
+	}
 	if err == nil || !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return st, wrap("find stream "+name, err)
 	}

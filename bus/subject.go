@@ -87,7 +87,10 @@ func (s Subjects) ParseIngest(subject string) (k Key, class Class, admin bool, e
 		return Key{}, "", false, err
 	}
 	if w == AdminToken && id == AdminToken {
-		return Key{}, Class(last), true, nil
+		if Class(last) != ClassControl {
+			return Key{}, "", false, invalid(ReasonSubject, "subject", "must be %s where it names no session", s.IngestAdmin())
+		}
+		return Key{}, ClassControl, true, nil
 	}
 	if k.Workspace, err = Unescape("workspace", w); err != nil {
 		return Key{}, "", false, err

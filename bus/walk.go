@@ -23,12 +23,38 @@ func Members(obj []byte, fn func(name string, value []byte) error) (ok bool, err
 		name := obj[i:end]
 		i = end + 1 // past the colon
 		end = skip(obj, i)
-		if err := fn(Unquote(name), obj[i:end]); err != nil {
+		if err := fn(memberName(name), obj[i:end]); err != nil {
 			return true, err
 		}
 		i = end
 	}
 	return true, nil
+}
+
+// memberName decodes a member's name. The names that pages consist of, ten for each
+// event, are taken from here and not allocated: that is an eighth of a page's time.
+func memberName(token []byte) string {
+	switch string(token[1 : len(token)-1]) {
+	case "ordinal":
+		return "ordinal"
+	case "previous_digest":
+		return "previous_digest"
+	case "digest":
+		return "digest"
+	case "recorded_at_ms":
+		return "recorded_at_ms"
+	case "command_id":
+		return "command_id"
+	case "observation":
+		return "observation"
+	case "type":
+		return "type"
+	case "data":
+		return "data"
+	case "message":
+		return "message"
+	}
+	return Unquote(token)
 }
 
 // Elements calls fn for each element of arr, which must be an array as [Compact]
