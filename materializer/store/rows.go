@@ -1,0 +1,54 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/skaldbus/skald/bus"
+)
+
+// Rows returns at most limit rows after the number, ascending, with all that EVENTS
+// carries of them, for comparing the two. Rows of forgotten sessions are left out.
+func (r *Reader) Rows(ctx context.Context, after uint64, limit int) ([]Row, error) {
+	return view(ctx, r, "read rows", func(ctx context.Context, t *tx) ([]Row, error) {
+		return readRows(ctx, t, sqlRows, int64(min(after, bus.MaxSeq)), max(limit, 0))
+	})
+}
+
+// LastRow returns the row with the highest number that is not of a forgotten session,
+// nil if there is none.
+func (r *Reader) LastRow(ctx context.Context) (*Row, error) {
+	return view(ctx, r, "read last row", func(ctx context.Context, t *tx) (*Row, error) {
+		rows, err := readRows(ctx, t, sqlLastRow)
+		if err != nil || len(rows) == 0 {
+			return nil, err
+		}
+		return &rows[0], nil
+	})
+}
+
+func readRows(ctx context.Context, t *tx, text string, args ...any) ([]Row, error) {
+	rows, err := t.query(ctx, text, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []Row
+	for rows.Next() {
+		var r Row
+		var seq, origin int64
+		var source string
+		err := rows.Scan(&seq, &r.Key.Workspace, &r.Key.Session, &r.Type, &r.RecordedAt,
+			&origin, &r.Origin.Time, &r.Origin.Index, &source, &r.Trace, &r.Data)
+		if err != nil {
+			return nil, err
+		}
+		r.Seq, r.Origin.Seq = uint64(seq), uint64(origin)
+		var ok bool
+		if r.Source, ok = bus.ParseSource(source); !ok {
+			return nil, fmt.Errorf("row %d: %w: its source is %q", seq, ErrCorrupt, source)
+		}
+		all = append(all, r)
+	}
+	return all, rows.Err()
+}

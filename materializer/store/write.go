@@ -1,0 +1,155 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/skaldbus/skald/bus"
+)
+
+// ErrBadCommit says that a commit contradicts itself or the table: numbers that do
+// not go up, a session written twice. A mistake of the caller; nothing was written.
+var ErrBadCommit = errors.New("commit contradicts itself or the table")
+
+// Row is one fact with its origin, as EVENTS carries it.
+type Row struct {
+	Seq        uint64 // its number: the sequence in EVENTS
+	Key        bus.Key
+	Type       string
+	RecordedAt int64 // ms, the worker's clock
+	Origin     bus.Origin
+	Source     bus.Source
+	Trace      string // W3C trace context, "" if none
+	Data       []byte // one compact JSON object
+}
+
+// Commit is what changes together: everything that a run of INGEST messages and of
+// EVENTS numbers led to. The store keeps no slice of it.
+type Commit struct {
+	// Position is how far the store has read with this commit. IngestSeq may go
+	// down, when INGEST was rolled back; EventsSeq may not.
+	Position Position
+
+	// Rows are new facts, numbered upwards, above the position's EventsSeq before
+	// this commit and up to its new one. A row of an unknown session makes that
+	// session; a row of a forgotten one is kept from readers and waits for removal.
+	Rows []Row
+
+	Sessions []SessionWrite // one a session at most
+	IDs      []ID           // event ids to remember; an id that is known is taken anew
+	Rejects  []RejectWrite  // what the operator has to look at
+	Held     []HeldWrite    // in this order
+	Counters Counters       // added to those so far
+
+	// PruneBefore raises oldest_seq to it, at most to the number after EventsSeq.
+	// 0 leaves it, and it never goes down.
+	PruneBefore uint64
+}
+
+// commit is a Commit while it runs: what it makes of the store stands here until
+// the transaction is durable.
+type commit struct {
+	*Commit
+	store    *Store
+	head     head
+	mark     Mark
+	changes  []*sessionChange
+	byKey    map[bus.Key]*sessionChange
+	sessions map[bus.Key]session // rows of sessions as this commit leaves them
+}
+
+// Commit writes c in one transaction, which is durable when it returns without an
+// error. With an error nothing of it is there, and the same commit may be tried
+// again: [ErrBusy] and [ErrFull] pass by themselves, [ErrCorrupt], [ErrReadOnly] and
+// [ErrBadCommit] do not.
+func (s *Store) Commit(ctx context.Context, c *Commit) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := commit{Commit: c, store: s, head: s.head, mark: s.mark, sessions: map[bus.Key]session{}}
+	if err := errors.Join(w.checkOrder(), w.group()); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	if err := s.write(ctx, "commit", w.run); err != nil {
+		return err
+	}
+	s.head, s.mark = w.head, w.mark
+	for key, row := range w.sessions {
+		s.cache.put(key, row)
+	}
+	return nil
+}
+
+// write runs fn in one immediate transaction. The caller holds s.mu.
+func (s *Store) write(ctx context.Context, doing string, fn func(context.Context, *tx) error) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%s: %w", doing, context.Cause(ctx))
+	}
+	// A context that ends in the middle makes SQLite roll the transaction back, and
+	// the statements after it would run and be durable each on its own.
+	ctx = context.WithoutCancel(ctx)
+	t, err := s.writer.begin(ctx, false)
+	if err != nil {
+		return wrap(doing, err)
+	}
+	// After a full disk SQLite has rolled back already, and says so here; after
+	// Commit there is nothing to roll back.
+	defer t.Rollback()
+	if err := fn(ctx, t); err != nil {
+		return wrap(doing, err)
+	}
+	if err := t.Commit(); err != nil {
+		return wrap(doing, err)
+	}
+	return nil
+}
+
+// checkOrder refuses numbers by which a row could appear behind a reader's cursor.
+func (w *commit) checkOrder() error {
+	last, end := w.head.EventsSeq, w.Position.EventsSeq
+	if end < last || end > bus.MaxSeq {
+		return fmt.Errorf("%w: EVENTS' number is %d, and would become %d", ErrBadCommit, last, end)
+	}
+	for i := range w.Rows {
+		if seq := w.Rows[i].Seq; seq <= last || seq > end {
+			return fmt.Errorf("%w: row %d follows number %d in a commit up to %d", ErrBadCommit, seq, last, end)
+		}
+		last = w.Rows[i].Seq
+	}
+	return nil
+}
+
+func (w *commit) run(ctx context.Context, t *tx) error {
+	for _, part := range []func(context.Context, *tx) error{
+		w.saveSessions, w.insertRows, w.rememberIDs, w.leaveRejects, w.holdPages, w.markPosition, w.movePosition,
+	} {
+		if err := part(ctx, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *commit) insertRows(ctx context.Context, t *tx) error {
+	insert := t.stmt(ctx, sqlInsertEvent)
+	for i := range w.Rows {
+		r := &w.Rows[i]
+		var trace any
+		if r.Trace != "" {
+			trace = r.Trace
+		}
+		_, err := insert.ExecContext(ctx, int64(r.Seq), w.byKey[r.Key].row.pk, r.Type, r.RecordedAt,
+			int64(r.Origin.Seq), r.Origin.Time, r.Origin.Index, r.Source.String(), trace, string(r.Data))
+		if err != nil {
+			return fmt.Errorf("insert row %d: %w", r.Seq, err)
+		}
+	}
+	return nil
+}
+
+func (w *commit) movePosition(ctx context.Context, t *tx) error {
+	w.head.Position = w.Position
+	w.head.Counters.add(w.Counters)
+	w.head.oldest = max(w.head.oldest, min(w.PruneBefore, w.Position.EventsSeq+1))
+	return w.head.write(ctx, t)
+}
