@@ -1,0 +1,141 @@
+package materializer
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/skaldbus/skald/bus"
+	"github.com/skaldbus/skald/materializer/projection"
+	"github.com/skaldbus/skald/materializer/store"
+)
+
+const (
+	// maxCachedStates and maxCachedBytes bound the states kept in memory beside
+	// those in flight. A state with counts of one publisher weighs about 2 KiB.
+	maxCachedStates = 50_000
+	maxCachedBytes  = 96 << 20
+	// stateOverhead is what a state weighs beyond its encoded parts.
+	stateOverhead = 1 << 10
+)
+
+// cache keeps sessions' states and the event ids that are in flight: ahead of
+// what is committed, where the store can not show them. It belongs to the worker.
+type cache struct {
+	reader *store.Reader
+	states map[bus.Key]*cached
+	bytes  int64
+	ids    map[idKey]idEntry
+	idFIFO []idKey // ids in the order they were added
+}
+
+type cached struct {
+	state *projection.State
+	seq   uint64 // the INGEST message that touched it last; above the committed position it is in flight
+	bytes int64
+}
+
+type idKey struct {
+	key bus.Key
+	id  string
+}
+
+type idEntry struct {
+	hash    projection.Hash
+	applied int64 // the highest INGEST time when it was applied, ns
+	seq     uint64
+}
+
+func newCache(r *store.Reader) *cache {
+	return &cache{reader: r, states: make(map[bus.Key]*cached), ids: make(map[idKey]idEntry)}
+}
+
+// state returns the session's state as of all messages before seq, to be changed
+// by message seq.
+func (c *cache) state(ctx context.Context, k bus.Key, seq uint64) (*cached, error) {
+	e, ok := c.states[k]
+	if !ok {
+		st, err := c.reader.LoadState(ctx, k)
+		if err != nil {
+			return nil, fmt.Errorf("load session: %w", err)
+		}
+		e = &cached{state: st, bytes: stateOverhead}
+		c.states[k] = e
+		c.bytes += e.bytes
+	}
+	e.seq = seq
+	return e, nil
+}
+
+// weigh corrects what a state counts against the bound.
+func (c *cache) weigh(e *cached, bytes int64) {
+	c.bytes += bytes + stateOverhead - e.bytes
+	e.bytes = bytes + stateOverhead
+}
+
+// drop forgets states that hold changes which will not be committed as they are.
+func (c *cache) drop(keys map[bus.Key]*cached) {
+	for k := range keys {
+		if e, ok := c.states[k]; ok {
+			c.bytes -= e.bytes
+			delete(c.states, k)
+		}
+	}
+}
+
+// trim makes room, in no particular order, among what the store can give again.
+func (c *cache) trim(committed uint64) {
+	for len(c.idFIFO) > 0 {
+		k := c.idFIFO[0]
+		if e, ok := c.ids[k]; ok && e.seq > committed {
+			break
+		}
+		delete(c.ids, k)
+		c.idFIFO = c.idFIFO[1:]
+	}
+	if len(c.states) <= maxCachedStates && c.bytes <= maxCachedBytes {
+		return
+	}
+	for k, e := range c.states {
+		if e.seq <= committed {
+			c.bytes -= e.bytes
+			delete(c.states, k)
+		}
+		if len(c.states) <= maxCachedStates*3/4 && c.bytes <= maxCachedBytes*3/4 {
+			return
+		}
+	}
+}
+
+// known returns what is known of the event id at the highest time now, nil if
+// nothing is.
+func (c *cache) known(ctx context.Context, k bus.Key, id string, notBefore int64) (*projection.KnownID, error) {
+	if e, ok := c.ids[idKey{k, id}]; ok {
+		if e.applied < notBefore {
+			return nil, nil
+		}
+		return &projection.KnownID{Hash: e.hash}, nil
+	}
+	h, ok, err := c.reader.KnownID(ctx, k, id, notBefore)
+	if err != nil {
+		return nil, fmt.Errorf("look up event id: %w", err)
+	}
+	if !ok {
+		return nil, nil
+	}
+	return &projection.KnownID{Hash: h}, nil
+}
+
+// remember adds an id that is in flight.
+func (c *cache) remember(id store.ID) {
+	k := idKey{id.Key, id.EventID}
+	c.ids[k] = idEntry{hash: id.Hash, applied: id.AppliedTime, seq: id.IngestSeq}
+	c.idFIFO = append(c.idFIFO, k)
+}
+
+// forget takes back the newest n ids, which an attempt added that came to nothing.
+func (c *cache) forget(ids []store.ID) {
+	for _, id := range ids {
+		delete(c.ids, idKey{id.Key, id.EventID})
+	}
+	c.idFIFO = c.idFIFO[:len(c.idFIFO)-len(ids)]
+}

@@ -1,0 +1,229 @@
+package materializer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/skaldbus/skald/bus"
+	"github.com/skaldbus/skald/materializer/projection"
+)
+
+// end is what EVENTS ends with, as far as it is known.
+type end struct {
+	seq    uint64     // the last sequence
+	known  bool       // origin is known
+	origin bus.Origin // of the message there; zero if it is foreign or nobody wrote it down
+}
+
+// held says what EVENTS turned out to hold of a message.
+type held struct {
+	indexes map[int]bool // of its facts, as seen on the way
+	atEnd   bool         // the end was reached: what is missing may be appended
+}
+
+// follow copies rows from EVENTS as far as they come before or belong to m, by
+// the rules of the package comment.
+func (a *attempt) follow(ctx context.Context, m *message) (held, error) {
+	var h held
+	for a.table < a.end.seq {
+		e, err := a.peek(ctx)
+		if err != nil {
+			return h, err
+		}
+		if e == nil {
+			// Every number up to the end is gone: they are only numbers.
+			a.table = a.end.seq
+			break
+		}
+		if e.ours {
+			o := e.row.Origin
+			switch {
+			case o.Seq == m.Seq && o.Time == m.Time:
+				if h.indexes == nil {
+					h.indexes = make(map[int]bool)
+				}
+				h.indexes[o.Index] = true
+			case o.Seq > m.Seq:
+				later, err := a.ingestHolds(ctx, o)
+				if err != nil {
+					return h, err
+				}
+				if later {
+					return h, nil
+				}
+			}
+		}
+		a.copy(e)
+	}
+	h.atEnd = true
+	return h, nil
+}
+
+// followIdle copies rows when no message is at hand: those whose origin is
+// behind the position, and those that INGEST does not hold.
+func (a *attempt) followIdle(ctx context.Context) error {
+	for a.table < a.end.seq {
+		e, err := a.peek(ctx)
+		if err != nil {
+			return err
+		}
+		if e == nil {
+			a.table = a.end.seq
+			break
+		}
+		if e.ours && e.row.Origin.Seq > a.position {
+			if later, err := a.ingestHolds(ctx, e.row.Origin); err != nil || later {
+				return err
+			}
+		}
+		a.copy(e)
+	}
+	return nil
+}
+
+func (a *attempt) peek(ctx context.Context) (*entry, error) {
+	if a.tail == nil {
+		t, err := a.m.openTail(ctx, a.table+1, a.end.seq)
+		if err != nil {
+			return nil, err
+		}
+		a.tail = t
+	}
+	return a.tail.peek(ctx)
+}
+
+// copy takes the entry into the table as it is, or passes a number that is no row.
+func (a *attempt) copy(e *entry) {
+	switch {
+	case e.ours:
+		a.unit.commit.Rows = append(a.unit.commit.Rows, e.row)
+		// The row may be one of a forgotten session, which the removal job then
+		// takes out again.
+		a.unit.removals = true
+	case !e.void:
+		a.unit.commit.Counters.Foreign++
+		a.m.log.Warn("EVENTS holds a message that no materializer wrote", slog.Uint64("seq", e.seq))
+	}
+	a.table = e.seq
+	if e.seq == a.end.seq {
+		a.end.known, a.end.origin = true, e.row.Origin
+	}
+	a.tail.take()
+}
+
+// ingestHolds reports whether INGEST holds the message that an origin names: of
+// that sequence and that stored time.
+func (a *attempt) ingestHolds(ctx context.Context, o bus.Origin) (bool, error) {
+	if n := len(a.batch); n > 0 && o.Seq >= a.batch[0].Seq && o.Seq <= a.batch[n-1].Seq {
+		for _, m := range a.batch {
+			if m.Seq == o.Seq {
+				return m.Time == o.Time, nil
+			}
+		}
+		return false, nil // a hole
+	}
+	raw, err := a.m.o.Streams.Ingest.GetMsg(ctx, o.Seq)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for INGEST %d: %w", o.Seq, err)
+	}
+	return raw.Time.UnixNano() == o.Time, nil
+}
+
+// place queues those facts of m that EVENTS is to be given, and leaves an entry
+// for those that it neither holds nor is given.
+func (a *attempt) place(ctx context.Context, m *message, facts []projection.Fact, h held) error {
+	if len(facts) == 0 {
+		return nil
+	}
+	give := func(int) bool { return false }
+	if h.atEnd {
+		var err error
+		if give, err = a.missing(ctx, m); err != nil {
+			return err
+		}
+	}
+	var lost []int
+	first := true
+	for i := range facts {
+		switch {
+		case h.indexes[i]:
+		case !give(i):
+			lost = append(lost, i)
+		default:
+			if first {
+				if err := a.makeRoom(ctx, facts[i:]); err != nil {
+					return err
+				}
+				first = false
+			}
+			if err := a.enqueue(ctx, m, i, &facts[i]); err != nil {
+				return err
+			}
+		}
+	}
+	if len(lost) > 0 {
+		a.m.log.Error("facts of a message are not in EVENTS and can not be appended any more",
+			slog.Uint64("ingest_seq", m.Seq), slog.Int("facts", len(lost)))
+		a.reject(m, projection.Reject{
+			Seq: m.Seq, Time: m.Time, Class: m.Class, Reason: bus.ReasonNotInEvents,
+			Detail:  fmt.Sprintf("%d of %d facts are not in EVENTS, the first of index %d: another materializer derived none of them", len(lost), len(facts), lost[0]),
+			Payload: m.Body, Size: len(m.Body), Identity: m.Identity,
+		})
+	}
+	return nil
+}
+
+// missing returns which of m's facts, by index, are to be appended at the end.
+func (a *attempt) missing(ctx context.Context, m *message) (func(index int) bool, error) {
+	all := func(int) bool { return true }
+	if len(a.pending.msgs) > 0 {
+		return all, nil // EVENTS will end with a message before m
+	}
+	if err := a.knowEnd(ctx); err != nil {
+		return nil, err
+	}
+	switch o := a.end.origin; {
+	case o.Seq == m.Seq && o.Time == m.Time:
+		return func(i int) bool { return i > o.Index }, nil
+	case o.Seq > m.Seq && o.Time > m.Time:
+		return func(int) bool { return false }, nil
+	}
+	return all, nil
+}
+
+// knowEnd finds out what EVENTS ends with, if that is not known yet.
+func (a *attempt) knowEnd(ctx context.Context) error {
+	if a.end.known || a.end.seq == 0 {
+		a.end.known = true
+		return nil
+	}
+	raw, err := a.m.o.Streams.Events.GetMsg(ctx, a.end.seq)
+	switch {
+	case err == nil:
+		a.end.origin = a.m.parseEntry(raw.Sequence, raw.Subject, raw.Header, raw.Data).row.Origin
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		if a.end.origin, err = a.m.removedEnd(ctx, a.end.seq); err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("look for EVENTS %d: %w", a.end.seq, err)
+	}
+	a.end.known = true
+	return nil
+}
+
+// eventsLast asks the server for EVENTS' last sequence.
+func (m *Materializer) eventsLast(ctx context.Context) (uint64, error) {
+	info, err := m.o.Streams.Events.Info(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("ask EVENTS for its end: %w", err)
+	}
+	return info.State.LastSeq, nil
+}

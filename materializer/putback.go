@@ -1,0 +1,72 @@
+package materializer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/skaldbus/skald/materializer/store"
+)
+
+// putBack gives EVENTS, which ends at last, the table's rows up to the number
+// table again, under the same numbers: a server that lost what it had
+// acknowledged must not give a number that was seen another meaning. A number
+// whose row is gone is taken by an empty message that is removed at once. It
+// returns where EVENTS ends then. Another materializer may do the same at the
+// same time: each append names the end it expects, and the rows are equal.
+//
+// The error is ErrEventsDiffer if EVENTS went on with something else meanwhile.
+func (m *Materializer) putBack(ctx context.Context, last, table uint64) (uint64, error) {
+	m.log.Error("EVENTS has lost its end; the table's rows are put back", slog.Uint64("events_last", last), slog.Uint64("table", table))
+	for last < table {
+		rows, err := m.reader.Rows(ctx, last, maxAppendMessages)
+		if err != nil {
+			return 0, fmt.Errorf("read rows to put back: %w", err)
+		}
+		msgs, voids := m.putBackBatch(rows, last, table)
+		end := last + uint64(len(msgs))
+		switch err := m.append(ctx, msgs, last); {
+		case err == nil:
+		case errors.Is(err, errLostRace):
+			if end, err = m.eventsLast(ctx); err != nil {
+				return 0, err
+			}
+		default:
+			return 0, err
+		}
+		for _, n := range voids {
+			if err := m.removeMessage(ctx, n, nil); err != nil {
+				return 0, err
+			}
+		}
+		if end < last {
+			return 0, fmt.Errorf("%w: EVENTS ended at %d and now at %d", ErrEventsDiffer, last, end)
+		}
+		last = end
+	}
+	pos, _ := m.committed.get()
+	if err := m.compareLastRow(ctx, pos); err != nil {
+		return 0, err
+	}
+	return last, nil
+}
+
+// putBackBatch builds the messages of the numbers after last up to table, at most
+// one atomic batch of them.
+func (m *Materializer) putBackBatch(rows []store.Row, last, table uint64) (msgs []*nats.Msg, voids []uint64) {
+	bytes := 0
+	for n := last + 1; n <= table && len(msgs) < maxAppendMessages && bytes < maxAppendBytes/2; n++ {
+		if len(rows) > 0 && rows[0].Seq == n {
+			msgs = append(msgs, m.eventMessage(&rows[0]))
+			bytes += len(rows[0].Data) + headerBytes
+			rows = rows[1:]
+			continue
+		}
+		msgs = append(msgs, &nats.Msg{Subject: m.o.Subjects.Void(), Header: nats.Header{}})
+		voids = append(voids, n)
+	}
+	return msgs, voids
+}

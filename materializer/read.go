@@ -1,0 +1,196 @@
+package materializer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/semaphore"
+)
+
+const (
+	// maxBatchMessages and maxBatchBytes bound one batch of the worker; the
+	// former is what one atomic batch of EVENTS may hold (server limit 1,000).
+	maxBatchMessages = 1000
+	maxBatchBytes    = 8 << 20
+	// maxReadBytes bounds what is read ahead of the worker. It exceeds the
+	// largest payload limit that makes sense, so that any message fits.
+	maxReadBytes    = 32 << 20
+	maxReadMessages = 4 * maxBatchMessages
+	// pullHeartbeat is how often the server shows that a pull is alive; two
+	// missed ones and the consumer is made again.
+	pullHeartbeat = 2 * time.Second
+	pullExpiry    = 10 * time.Second
+)
+
+// intake hands messages from the reader to the worker, bounded in number and
+// bytes: a full intake blocks the reader, and so INGEST is not read further.
+type intake struct {
+	ch    chan *message
+	bytes *semaphore.Weighted
+}
+
+func newIntake() *intake {
+	return &intake{ch: make(chan *message, maxReadMessages), bytes: semaphore.NewWeighted(maxReadBytes)}
+}
+
+func (q *intake) put(ctx context.Context, m *message) error {
+	if err := q.bytes.Acquire(ctx, min(m.size(), maxReadBytes)); err != nil {
+		return err
+	}
+	select {
+	case q.ch <- m:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (q *intake) empty() bool { return len(q.ch) == 0 }
+
+// take returns what has been read, at least one message unless ctx or idle ends
+// the waiting, and at most a batch. It never waits for a batch to fill.
+func (q *intake) take(ctx context.Context, idle <-chan time.Time) ([]*message, error) {
+	var batch []*message
+	select {
+	case m := <-q.ch:
+		batch = append(batch, m)
+	case <-idle:
+		return nil, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	bytes := batch[0].size()
+	for len(batch) < maxBatchMessages && bytes < maxBatchBytes {
+		select {
+		case m := <-q.ch:
+			batch = append(batch, m)
+			bytes += m.size()
+			continue
+		default:
+		}
+		break
+	}
+	return batch, nil
+}
+
+// done gives the batch's bytes free.
+func (q *intake) done(batch []*message) {
+	for _, m := range batch {
+		q.bytes.Release(min(m.size(), maxReadBytes))
+	}
+}
+
+// read puts INGEST's messages after the sequence last into the intake, in order
+// and without a gap that is not one of the stream's, until ctx ends. It reads
+// through a consumer of its own without acknowledgements: the store owns the
+// position, so a consumer that is lost is simply made again behind the last
+// message read.
+func (m *Materializer) read(ctx context.Context, last uint64, in *intake) error {
+	var wait backoff
+	for {
+		before := last
+		err := m.readOn(ctx, &last, in)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, ErrIngestBegins):
+			return err
+		case last > before:
+			wait.reset()
+		}
+		m.health.set(checkIngest, fmt.Sprintf("reading stops after message %d: %v", last, err))
+		m.log.Warn("reading INGEST is interrupted", slog.Uint64("ingest_seq", last), slog.Any("err", err))
+		if err := wait.wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func (m *Materializer) readOn(ctx context.Context, last *uint64, in *intake) error {
+	c, err := m.o.Streams.Ingest.CreateConsumer(ctx, jetstream.ConsumerConfig{
+		Description:       "materializer",
+		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
+		OptStartSeq:       *last + 1,
+		AckPolicy:         jetstream.AckNonePolicy,
+		MaxDeliver:        -1,
+		MemoryStorage:     true,
+		Replicas:          1,
+		InactiveThreshold: time.Minute,
+	})
+	if err != nil {
+		return fmt.Errorf("create consumer: %w", err)
+	}
+	defer m.deleteConsumer(m.o.Streams.Ingest, c)
+	it, err := c.Messages(
+		jetstream.PullMaxMessagesWithBytesLimit(maxReadMessages, maxReadBytes),
+		jetstream.PullExpiry(pullExpiry),
+		jetstream.PullHeartbeat(pullHeartbeat),
+		jetstream.WithMessagesErrOnMissingHeartbeat(true),
+	)
+	if err != nil {
+		return fmt.Errorf("pull: %w", err)
+	}
+	defer it.Stop()
+	m.health.set(checkIngest, "")
+	for {
+		msg, err := it.Next(jetstream.NextContext(ctx))
+		if err != nil {
+			return fmt.Errorf("next message: %w", err)
+		}
+		meta, err := msg.Metadata()
+		if err != nil {
+			return fmt.Errorf("message metadata: %w", err)
+		}
+		seq := meta.Sequence.Stream
+		if seq <= *last {
+			continue
+		}
+		if seq > *last+1 {
+			if err := m.hole(ctx, *last+1, seq-1); err != nil {
+				return err
+			}
+		}
+		if err := in.put(ctx, m.newMessage(msg, meta)); err != nil {
+			return err
+		}
+		*last = seq
+	}
+}
+
+// hole decides what it means that the consumer went on at to+1: nothing is ever
+// removed from INGEST's middle, so either the consumer skipped what is there,
+// and is made again, or the stream has lost what it acknowledged.
+func (m *Materializer) hole(ctx context.Context, from, to uint64) error {
+	switch _, err := m.o.Streams.Ingest.GetMsg(ctx, from); {
+	case err == nil:
+		return fmt.Errorf("consumer skipped messages %d to %d", from, to)
+	case !errors.Is(err, jetstream.ErrMsgNotFound):
+		return fmt.Errorf("look for message %d: %w", from, err)
+	}
+	info, err := m.o.Streams.Ingest.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("look for the beginning of INGEST: %w", err)
+	}
+	if pos, _ := m.committed.get(); from == pos.IngestSeq+1 && info.State.FirstSeq > from {
+		return fmt.Errorf("%w: messages %d to %d are gone, it begins at %d; restore the store from a backup that is as old",
+			ErrIngestBegins, from, info.State.FirstSeq-1, info.State.FirstSeq)
+	}
+	m.log.Error("INGEST has lost messages that it had acknowledged", slog.Uint64("from", from), slog.Uint64("to", to))
+	m.health.lost(from, to)
+	return nil
+}
+
+// deleteConsumer tidies up; the server does it by itself after a minute.
+func (m *Materializer) deleteConsumer(s jetstream.Stream, c jetstream.Consumer) {
+	if m.o.Conn.Status() != nats.CONNECTED {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = s.DeleteConsumer(ctx, c.CachedInfo().Name)
+}

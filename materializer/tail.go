@@ -1,0 +1,152 @@
+package materializer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/skaldbus/skald/bus"
+	"github.com/skaldbus/skald/materializer/store"
+)
+
+const (
+	tailMessages = 256
+	tailBytes    = 16 << 20
+)
+
+// entry is one present message of EVENTS.
+type entry struct {
+	seq  uint64
+	ours bool // with a well-formed origin, and a body that is of its number and subject
+	void bool // an empty message that only takes a number
+	row  store.Row
+}
+
+// tail reads EVENTS from a number on to the end that it had when it was opened,
+// in order. It is open for as long as one attempt follows.
+type tail struct {
+	m    *Materializer
+	cons jetstream.Consumer
+	it   jetstream.MessagesContext
+	last uint64 // the end
+	next *entry // read ahead, not yet taken
+	read uint64 // the last number that was read or found gone
+	left uint64 // messages the consumer has still to deliver, as it said last
+	none bool   // no message is left up to last
+}
+
+func (m *Materializer) openTail(ctx context.Context, from, last uint64) (*tail, error) {
+	c, err := m.o.Streams.Events.CreateConsumer(ctx, jetstream.ConsumerConfig{
+		Description:       "materializer, following",
+		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
+		OptStartSeq:       from,
+		AckPolicy:         jetstream.AckNonePolicy,
+		MaxDeliver:        -1,
+		MemoryStorage:     true,
+		Replicas:          1,
+		InactiveThreshold: pullExpiry,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("follow EVENTS from %d: %w", from, err)
+	}
+	t := &tail{m: m, cons: c, last: last, read: from - 1, left: c.CachedInfo().NumPending}
+	t.it, err = c.Messages(
+		jetstream.PullMaxMessagesWithBytesLimit(tailMessages, tailBytes),
+		jetstream.PullExpiry(pullExpiry),
+		jetstream.PullHeartbeat(pullHeartbeat),
+		jetstream.WithMessagesErrOnMissingHeartbeat(true),
+	)
+	if err != nil {
+		t.close()
+		return nil, fmt.Errorf("follow EVENTS from %d: %w", from, err)
+	}
+	return t, nil
+}
+
+func (t *tail) close() {
+	if t == nil {
+		return
+	}
+	if t.it != nil {
+		t.it.Stop()
+	}
+	t.m.deleteConsumer(t.m.o.Streams.Events, t.cons)
+}
+
+// peek returns the next present message up to the end, nil if there is none. It
+// does not take it.
+func (t *tail) peek(ctx context.Context) (*entry, error) {
+	if t.next != nil || t.none {
+		return t.next, nil
+	}
+	if t.left == 0 {
+		// The stream's leader has the last word on what is left. The consumer
+		// may live on a replica that lags, and then there is more to wait for.
+		raw, err := t.m.o.Streams.Events.GetMsg(ctx, t.read+1, jetstream.WithGetMsgSubject(">"))
+		if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && raw.Sequence > t.last {
+			t.none = true
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("look for EVENTS %d: %w", t.read+1, err)
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, appendTimeout, fmt.Errorf("no message within %s", appendTimeout))
+	defer cancel()
+	for {
+		msg, err := t.it.Next(jetstream.NextContext(ctx))
+		if err != nil {
+			return nil, fmt.Errorf("read EVENTS after %d: %w", t.read, err)
+		}
+		meta, err := msg.Metadata()
+		if err != nil {
+			return nil, fmt.Errorf("read EVENTS after %d: %w", t.read, err)
+		}
+		t.left = meta.NumPending
+		seq := meta.Sequence.Stream
+		if seq <= t.read {
+			continue
+		}
+		if seq > t.last {
+			t.none = true
+			return nil, nil
+		}
+		t.next = t.m.parseEntry(seq, msg.Subject(), msg.Headers(), msg.Data())
+		return t.next, nil
+	}
+}
+
+// take moves behind the message that peek returned.
+func (t *tail) take() {
+	t.read, t.next = t.next.seq, nil
+}
+
+// parseEntry decides whether a message of EVENTS is ours: it has a well-formed
+// origin, and the session and number in its body are those of its subject and
+// sequence (design §1).
+func (m *Materializer) parseEntry(seq uint64, subject string, h map[string][]string, data []byte) *entry {
+	e := &entry{seq: seq, void: subject == m.o.Subjects.Void()}
+	if e.void {
+		return e
+	}
+	origin, ok := bus.ParseOrigin(h)
+	if !ok {
+		return e
+	}
+	key, typ, err := m.o.Subjects.ParseEvent(subject)
+	if err != nil {
+		return e
+	}
+	ev, err := bus.ParseEvent(data)
+	if err != nil || ev.Seq != seq || ev.Key() != key || ev.Type != typ {
+		return e
+	}
+	e.ours = true
+	e.row = store.Row{
+		Seq: seq, Key: key, Type: typ, RecordedAt: ev.RecordedAt, Origin: origin,
+		Source: bus.SourceOf(h), Trace: bus.Traceparent(h), Data: ev.Data,
+	}
+	return e
+}

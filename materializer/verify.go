@@ -1,0 +1,99 @@
+package materializer
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/skaldbus/skald/bus"
+	"github.com/skaldbus/skald/materializer/store"
+)
+
+// verifyStart checks, before the first message is projected, that the streams are
+// those that the store has read and written so far: by their metadata, and by the
+// messages that the position names, since a stream that was rolled back and has
+// grown since keeps its metadata.
+func (m *Materializer) verifyStart(ctx context.Context, pos store.Position) error {
+	known, err := m.o.Store.Bus(ctx)
+	if err != nil {
+		return fmt.Errorf("read which bus the store belongs to: %w", err)
+	}
+	if known.Epoch != m.o.Streams.Epoch {
+		return fmt.Errorf("%w: the store's epoch is %q, that of EVENTS %q", bus.ErrOtherBus, known.Epoch, m.o.Streams.Epoch)
+	}
+	if known.IngestID != m.o.Streams.IngestID {
+		return fmt.Errorf("%w: its id is %q, not %q; restore the stream that was there, or start with a new data directory", ErrIngestReplaced, m.o.Streams.IngestID, known.IngestID)
+	}
+	var wait backoff
+	for {
+		err := m.verifyPositions(ctx, pos)
+		if err == nil || ctx.Err() != nil || errors.Is(err, ErrIngestReplaced) || errors.Is(err, ErrIngestBehind) || errors.Is(err, ErrEventsDiffer) {
+			return err
+		}
+		m.health.set(checkStreams, err.Error())
+		if err := wait.wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func (m *Materializer) verifyPositions(ctx context.Context, pos store.Position) error {
+	info, err := m.o.Streams.Ingest.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("ask for INGEST: %w", err)
+	}
+	if info.State.LastSeq < pos.IngestSeq {
+		return fmt.Errorf("%w: it ends at %d, the store is at %d; restore INGEST from a copy that is not older than the store",
+			ErrIngestBehind, info.State.LastSeq, pos.IngestSeq)
+	}
+	if pos.IngestSeq > 0 {
+		switch raw, err := m.o.Streams.Ingest.GetMsg(ctx, pos.IngestSeq); {
+		case errors.Is(err, jetstream.ErrMsgNotFound): // trimmed, or a hole: the reader sees to it
+		case err != nil:
+			return fmt.Errorf("read INGEST %d: %w", pos.IngestSeq, err)
+		default:
+			h := sha256.Sum256(raw.Data)
+			if raw.Time.UnixNano() != pos.IngestTime || !bytes.Equal(h[:len(pos.IngestHash)], pos.IngestHash[:]) {
+				return fmt.Errorf("%w: message %d is another than the store has read: the stream was rolled back and has grown since; restore the store from a backup that is as old",
+					ErrIngestReplaced, pos.IngestSeq)
+			}
+		}
+	}
+	last, err := m.eventsLast(ctx)
+	if err != nil {
+		return err
+	}
+	if last < pos.EventsSeq {
+		return nil // the worker puts the rows back before anything else
+	}
+	return m.compareLastRow(ctx, pos)
+}
+
+// compareLastRow checks that the message under the number of the table's last
+// present row is that row: by origin and data.
+func (m *Materializer) compareLastRow(ctx context.Context, pos store.Position) error {
+	row, err := m.reader.LastRow(ctx)
+	if err != nil {
+		return fmt.Errorf("read the table's last row: %w", err)
+	}
+	if row == nil || row.Seq > pos.EventsSeq {
+		return nil
+	}
+	raw, err := m.o.Streams.Events.GetMsg(ctx, row.Seq)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil // aged out, or its session is being removed
+	}
+	if err != nil {
+		return fmt.Errorf("read EVENTS %d: %w", row.Seq, err)
+	}
+	e := m.parseEntry(raw.Sequence, raw.Subject, raw.Header, raw.Data)
+	if !e.ours || e.row.Key != row.Key || e.row.Origin != row.Origin || !bytes.Equal(e.row.Data, row.Data) {
+		return fmt.Errorf("%w: number %d is another message in EVENTS than in the table; the streams were replaced or restored from another time: bring back the streams or the store that belong together",
+			ErrEventsDiffer, row.Seq)
+	}
+	return nil
+}
