@@ -1,0 +1,193 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/skaldbus/skald/bus"
+	"github.com/skaldbus/skald/materializer/projection"
+	"github.com/skaldbus/skald/materializer/store"
+)
+
+// Outcomes of a message, in answers of [API.Outcome].
+const (
+	OutcomeApplied  = "applied"  // its effect is in the store, of its first copy if it came more than once
+	OutcomeRejected = "rejected" // with reason and detail
+	OutcomeDropped  = "dropped"  // its session was forgotten
+	OutcomeMissing  = "missing"  // later counts of its publisher came, this one did not
+	OutcomeUnknown  = "unknown"  // not come up to the INGEST position given, or out of the horizon
+)
+
+// rejectPage is how many reject entries are looked at in one go.
+const rejectPage = 100
+
+// Outcome answers what became of a message of the session, named by event_id, or
+// by publisher and publisher_seq:
+// {"outcome":…,"reason"?,"detail"?,"ingest_position":N}. The answer holds for all
+// of INGEST up to that position at least.
+func (a *API) Outcome(ctx context.Context, k bus.Key, p Params) ([]byte, error) {
+	if err := checkKey(k); err != nil {
+		return nil, err
+	}
+	id, err := parseIdentity(p)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	pos, err := a.reader.Position(ctx)
+	if err != nil {
+		return nil, err
+	}
+	outcome, reject, err := a.outcome(ctx, k, id, pos.HighestTime-a.horizon.Nanoseconds())
+	if err != nil {
+		return nil, err
+	}
+	b := append([]byte(nil), `{"outcome":"`...)
+	b = append(b, outcome...)
+	b = append(b, '"')
+	if reject != nil {
+		b = append(b, `,"reason":`...)
+		b = bus.AppendQuoted(b, string(reject.Reason))
+		b = append(b, `,"detail":`...)
+		b = bus.AppendQuoted(b, reject.Detail)
+	}
+	b = append(b, `,"ingest_position":`...)
+	b = strconv.AppendUint(b, pos.IngestSeq, 10)
+	return append(b, '}'), nil
+}
+
+// parseIdentity reads which message is meant, by the rules of its headers.
+func parseIdentity(p Params) (bus.Identity, error) {
+	var none bus.Identity
+	if err := p.only(ParamEventID, ParamPublisher, ParamPublisherSeq); err != nil {
+		return none, err
+	}
+	h := nats.Header{}
+	parameterOf := map[string]string{
+		bus.HeaderEventID: ParamEventID, bus.HeaderPublisher: ParamPublisher, bus.HeaderPublisherSeq: ParamPublisherSeq,
+	}
+	for header, name := range parameterOf {
+		v, given, err := p.one(name)
+		if err != nil {
+			return none, err
+		}
+		if given {
+			h[header] = []string{v}
+		}
+	}
+	if len(h) == 0 {
+		return none, refuse(ParamEventID, "is missing: name the message by %s, or by %s and %s", ParamEventID, ParamPublisher, ParamPublisherSeq)
+	}
+	id, err := bus.ParseIdentity(h, bus.ClassError)
+	var invalid *bus.InvalidError
+	switch {
+	case errors.As(err, &invalid):
+		return none, refuse(parameterOf[invalid.Field], "%s", invalid.Rule)
+	case err != nil:
+		return none, err
+	case id.EventID != "" && id.Publisher != "":
+		return none, refuse(ParamEventID, "must not be given beside %s", ParamPublisher)
+	}
+	return id, nil
+}
+
+// outcome decides. What is known of the message itself counts before entries
+// that only say something about another copy of it.
+func (a *API) outcome(ctx context.Context, k bus.Key, id bus.Identity, notBefore int64) (string, *store.Reject, error) {
+	state, err := a.reader.LoadState(ctx, k)
+	if err != nil {
+		return "", nil, err
+	}
+	if state.Forgotten {
+		return OutcomeDropped, nil, nil
+	}
+	know, err := a.known(ctx, k, id, state, notBefore)
+	if err != nil {
+		return "", nil, err
+	}
+	reject, err := a.reader.RejectOf(ctx, k, id)
+	if errors.Is(err, bus.ErrNotFound) {
+		reject, err = nil, nil
+	}
+	if know == counted && reject != nil && !final(reject) {
+		// The newest entry is of another copy: was the one that used the count
+		// rejected too?
+		reject, err = a.finalReject(ctx, k, id)
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	switch {
+	case know == missing:
+		return OutcomeMissing, nil, nil
+	case know == applied && (reject == nil || reject.Reason != bus.ReasonNotInEvents):
+		return OutcomeApplied, nil, nil
+	case reject != nil && reject.Reason == bus.ReasonResync:
+		return OutcomeApplied, nil, nil // the note of what a resync skipped
+	case reject != nil:
+		return OutcomeRejected, reject, nil
+	case know == counted:
+		return OutcomeApplied, nil, nil
+	}
+	return OutcomeUnknown, nil, nil
+}
+
+// knowledge is what the session's state knows of a message.
+type knowledge int
+
+const (
+	unknown knowledge = iota
+	missing           // a count that was passed over
+	counted           // a count that was used, by a message applied or rejected
+	applied           // an id that was applied
+)
+
+func (a *API) known(ctx context.Context, k bus.Key, id bus.Identity, state *projection.State, notBefore int64) (knowledge, error) {
+	if id.Publisher == "" {
+		_, ok, err := a.reader.KnownID(ctx, k, id.EventID, notBefore)
+		if ok {
+			return applied, err
+		}
+		return unknown, err
+	}
+	switch known, miss := state.Publishers.Status(id.Publisher, id.Count); {
+	case miss:
+		return missing, nil
+	case known:
+		return counted, nil
+	}
+	return unknown, nil
+}
+
+// final reports whether an entry tells what became of the message that used its
+// count: a conflict is of a later copy, ahead of an earlier try.
+func final(r *store.Reject) bool {
+	return r.Reason != bus.ReasonConflict && r.Reason != bus.ReasonAhead
+}
+
+// finalReject looks through the session's entries for one of the message that
+// used the count, nil if there is none. It is seldom needed: when two messages
+// claimed one count.
+func (a *API) finalReject(ctx context.Context, k bus.Key, id bus.Identity) (*store.Reject, error) {
+	q := store.RejectsQuery{Workspace: k.Workspace, Session: k.Session, Limit: rejectPage}
+	for {
+		page, err := a.reader.Rejects(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for i := range page {
+			r := &page[i]
+			if r.Identity.Publisher == id.Publisher && r.Identity.Count == id.Count && final(r) {
+				return r, nil
+			}
+			q.After = r.ID
+		}
+		if len(page) < rejectPage {
+			return nil, nil
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/skaldbus/skald/internal/api"
+)
+
+// DefaultListen is where the gateway listens unless it is configured.
+const DefaultListen = "127.0.0.1:7525"
+
+// Bounds of a connection. A request is a line and a few headers; what takes
+// longer is a stuck or hostile client.
+const (
+	readTimeout    = 10 * time.Second
+	writeTimeout   = 30 * time.Second // above the longest query and a page on a slow line
+	idleTimeout    = 2 * time.Minute
+	maxHeaderBytes = 32 << 10
+	// stopTimeout is how long answers in progress may take once Run is told to stop.
+	stopTimeout = 5 * time.Second
+)
+
+// Errors of New.
+var (
+	// ErrNotLoopback: the address is reachable from other machines, and there
+	// are no tokens to tell who may read.
+	ErrNotLoopback = errors.New("HTTP without tokens listens on loopback addresses only")
+	// ErrListen: the address can not be listened on, mostly since it is in use.
+	ErrListen = errors.New("can not listen for HTTP")
+)
+
+// Options are what a gateway works with.
+type Options struct {
+	// API answers the queries. Required.
+	API *api.API
+	// Health returns the checks of /readyz. It must not block. Required.
+	Health func() []Check
+	// Listen is the address, host:port with a loopback host; port 0 picks a free
+	// one. Defaults to DefaultListen.
+	Listen string
+	// Logger takes what the HTTP server complains of. Nil discards.
+	Logger *slog.Logger
+}
+
+// Gateway is the HTTP door. Make one with [New], run it once with [Gateway.Run].
+type Gateway struct {
+	api      *api.API
+	health   func() []Check
+	listener net.Listener
+	log      *slog.Logger
+}
+
+// New takes the address, so that one in use is an error before anything is
+// served; connections wait until Run. The error is ErrNotLoopback or ErrListen,
+// with the address. It panics if a required option is missing.
+func New(o Options) (*Gateway, error) {
+	if o.API == nil || o.Health == nil {
+		panic("gateway.New: an option is missing")
+	}
+	if o.Listen == "" {
+		o.Listen = DefaultListen
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if err := CheckListen(o.Listen); err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", o.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrListen, err)
+	}
+	if a, ok := l.Addr().(*net.TCPAddr); !ok || !a.IP.IsLoopback() {
+		_ = l.Close() // nothing was served
+		return nil, fmt.Errorf("%w, and %s is %s", ErrNotLoopback, o.Listen, l.Addr())
+	}
+	return &Gateway{api: o.API, health: o.Health, listener: l, log: o.Logger}, nil
+}
+
+// CheckListen reports whether listen is host:port with a loopback address or
+// localhost as its host. The error is ErrNotLoopback or ErrListen.
+func CheckListen(listen string) error {
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrListen, err)
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return fmt.Errorf("%w (127.0.0.1, [::1], localhost), not %q; put a proxy that knows your users in front", ErrNotLoopback, listen)
+	}
+	return nil
+}
+
+// Addr returns the address it listens on, with the real port.
+func (g *Gateway) Addr() string { return g.listener.Addr().String() }
+
+// URL returns the address as a URL.
+func (g *Gateway) URL() string { return "http://" + g.Addr() }
+
+// Close gives the address back, for a gateway that is not going to run.
+func (g *Gateway) Close() error { return g.listener.Close() }
+
+// Run serves until ctx ends, then lets answers in progress end, for stopTimeout
+// at most, and returns nil. Any other end is an error.
+func (g *Gateway) Run(ctx context.Context) error {
+	s := &http.Server{
+		Handler:           g.handler(),
+		ReadHeaderTimeout: readTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(g.log.Handler(), slog.LevelWarn),
+		// Not derived from ctx: answers in progress outlive it a little.
+		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+	}
+	ended := make(chan error, 1) // Serve's one return
+	go func() { ended <- s.Serve(g.listener) }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serve HTTP: %w", err)
+	case <-ctx.Done():
+	}
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	if err := s.Shutdown(stop); err != nil {
+		g.log.Warn("HTTP answers were cut off", slog.Any("err", err))
+		if err := s.Close(); err != nil {
+			return fmt.Errorf("stop HTTP: %w", err)
+		}
+	}
+	<-ended
+	return nil
+}
