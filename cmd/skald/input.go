@@ -1,0 +1,159 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/skaldbus/skald/bus"
+)
+
+// maxLineOverhead is what a line of input may hold beside the body: two ids with
+// every byte escaped, an event id, names and white space.
+const maxLineOverhead = 64 << 10
+
+// message is what is to be published.
+type message struct {
+	key     bus.Key
+	class   bus.Class
+	eventID string
+	body    []byte
+}
+
+// parseMessage reads one line, {"workspace_id"?,"session_id"?,"class"?,
+// "event_id"?,"body"}. What is absent is taken from the defaults. The body's
+// bytes stay as they are, less white space between tokens.
+func parseMessage(line []byte, defaults message) (message, error) {
+	m := defaults
+	m.body = nil
+	compact, err := bus.Compact(line)
+	if err != nil {
+		return m, err
+	}
+	seen := map[string]bool{}
+	isObject, err := bus.Members(compact, func(name string, v []byte) error {
+		if seen[name] {
+			return fmt.Errorf("%s: must not occur twice", name)
+		}
+		seen[name] = true
+		if name == "body" {
+			m.body = v
+			return nil
+		}
+		if !bus.IsString(v) {
+			return fmt.Errorf("%s: must be a string", name)
+		}
+		switch s := bus.Unquote(v); name {
+		case "workspace_id":
+			m.key.Workspace = s
+		case "session_id":
+			m.key.Session = s
+		case "class":
+			m.class = bus.Class(s)
+		case "event_id":
+			m.eventID = s
+			if s == "" {
+				return errors.New("event_id: must not be empty, leave it out instead")
+			}
+		default:
+			return fmt.Errorf("%s: is not known, the members are workspace_id, session_id, class, event_id and body", name)
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return m, err
+	case !isObject:
+		return m, errors.New("must be a JSON object")
+	case m.body == nil:
+		return m, errors.New("body: is missing")
+	}
+	return m, nil
+}
+
+// check reports what would be refused or rejected for certain, before it is sent.
+// most bounds headers and body in bytes.
+func (m *message) check(most int64) error {
+	if err := m.key.Check(); err != nil {
+		return err
+	}
+	if !m.class.Known() {
+		return fmt.Errorf("class: must be session, activity, error, projection or control, not %q", m.class)
+	}
+	if _, err := bus.ParseIdentity(m.headers(), bus.ClassError); err != nil {
+		return err
+	}
+	body, err := bus.Compact(m.body)
+	if err != nil {
+		return err
+	}
+	m.body = body
+	switch m.class {
+	case bus.ClassSession:
+		_, err = bus.ParseSession(body)
+	case bus.ClassActivity:
+		_, err = bus.ParseActivity(body)
+	case bus.ClassError:
+		_, err = bus.ParseError(body)
+	case bus.ClassProjection:
+		_, err = bus.ParsePage(body)
+	case bus.ClassControl:
+		_, err = bus.ParseControl(body, false)
+	}
+	if err != nil {
+		return fmt.Errorf("body of class %s: %w", m.class, err)
+	}
+	if n := int64(len(body) + headerReserve); n > most {
+		return fmt.Errorf("body: is %d bytes long, this server takes at most %d", len(body), most-headerReserve)
+	}
+	return nil
+}
+
+// headerReserve is more than the headers of a message come to.
+const headerReserve = 256
+
+func (m *message) headers() nats.Header {
+	h := nats.Header{}
+	if m.eventID != "" {
+		h.Set(bus.HeaderEventID, m.eventID)
+	}
+	return h
+}
+
+// lines reads lines of at most most bytes.
+type lines struct {
+	r    *bufio.Reader
+	most int
+}
+
+func newLines(r io.Reader, most int) *lines {
+	return &lines{r: bufio.NewReaderSize(r, 64<<10), most: most}
+}
+
+// errLineTooLong is returned for a line that was passed over; the next call goes
+// on with the next line.
+var errLineTooLong = errors.New("line is too long")
+
+// next returns the next line without its end, or io.EOF.
+func (l *lines) next() ([]byte, error) {
+	var line []byte
+	long := false
+	for {
+		part, err := l.r.ReadSlice('\n')
+		if long = long || len(line)+len(part) > l.most; !long {
+			line = append(line, part...)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case err != nil && (!errors.Is(err, io.EOF) || len(line) == 0 && !long):
+			return nil, err
+		case long:
+			return nil, fmt.Errorf("%w, at most %d bytes are read", errLineTooLong, l.most)
+		}
+		return line, nil
+	}
+}

@@ -1,0 +1,408 @@
+package main
+
+import (
+	"bytes"
+	"database/sql"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/skaldbus/skald/internal/skaldtest"
+)
+
+// The built program says where it listens, where its data is, and what to try;
+// what it proposes works as it stands; SIGTERM stops it cleanly, and after a
+// restart everything is there.
+func TestServe_Built(t *testing.T) {
+	t.Parallel()
+	bin := skaldtest.Binary(t)
+	dir := filepath.Join(t.TempDir(), "it's a?b#c%20ü")
+	serve := func() *process {
+		p := &process{t: t, exited: make(chan struct{})}
+		p.cmd = exec.Command(bin, "serve", "--data", dir, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--ingest-max-bytes", "100000000")
+		p.start()
+		p.ready()
+		return p
+	}
+	p := serve()
+	require.Equal(t, dir, strings.TrimSpace(regexp.MustCompile(`(?m)^  data  (.*)$`).FindStringSubmatch(p.text())[1]))
+	for _, f := range []string{"skald.db", "skald.lock", "jetstream"} {
+		require.FileExists(t, filepath.Join(dir, "skald.db"))
+		_, err := os.Stat(filepath.Join(dir, f))
+		require.NoError(t, err)
+	}
+	_, proposed, ok := strings.Cut(p.text(), "Try, in another terminal:\n")
+	require.True(t, ok)
+	var outputs []string
+	for _, line := range strings.Split(proposed, "\n")[:3] {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "curl ") && !found("curl") {
+			continue
+		}
+		out, err := exec.Command("sh", "-c", line).Output()
+		require.NoError(t, err, line)
+		outputs = append(outputs, string(out))
+		p.settle()
+	}
+	require.Equal(t, "stored ingest 1 default/demo error\n", outputs[0])
+	require.Contains(t, outputs[len(outputs)-1], `{"seq":1,"session_id":"demo","workspace_id":"default"`)
+	before := p.get("/api/v1/events?after_seq=0")
+	p.stop()
+
+	p = serve()
+	require.Equal(t, before, p.get("/api/v1/events?after_seq=0"), "epoch, numbers and rows")
+	p.signal(os.Interrupt)
+	require.Equal(t, exitOK, p.ends())
+}
+
+func found(program string) bool {
+	_, err := exec.LookPath(program)
+	return err == nil
+}
+
+// Two data directories whose names differ in what a database's address would cut
+// off share nothing.
+func TestServe_StrangeDirectories(t *testing.T) {
+	t.Parallel()
+	base := t.TempDir()
+	var all []*process
+	for i, name := range []string{"a?b", "a#b", "a%20b", "we ird", "über/"} {
+		p := startServe(t, filepath.Join(base, name)+strings.Repeat("/", i%2))
+		p.publish("default", "s"+fmt.Sprint(i), i+1)
+		all = append(all, p)
+	}
+	for i, p := range all {
+		p.settle()
+		require.Equal(t, i+1, strings.Count(p.get("/api/v1/events?after_seq=0"), `"seq":`))
+	}
+	entries, err := os.ReadDir(base)
+	require.NoError(t, err)
+	require.Len(t, entries, 5)
+}
+
+// A second serve on the same data is refused at once and names the first one, also
+// through a symbolic link; the first goes on.
+func TestServe_SecondIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p := startServe(t, dir)
+	link := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(dir, link))
+	for _, d := range []string{dir, link} {
+		r := cli("serve", "--data", d, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+		r.fails(t, exitFailed, "in use by process "+fmt.Sprint(p.cmd.Process.Pid), d)
+	}
+	p.publish("default", "s", 1)
+}
+
+// After kill -9 the next start finds everything, without anyone's help.
+func TestServe_Killed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p := startServe(t, dir)
+	p.publish("default", "s", 50)
+	p.signal(syscall.SIGKILL)
+	p.ends()
+	p = startServe(t, dir)
+	p.settle()
+	require.Equal(t, 50, strings.Count(p.get("/api/v1/events?after_seq=0"), `"seq":`))
+	p.stop()
+}
+
+// What can not be meant, or would do nothing, is refused before anything starts.
+func TestServe_RefusesFlags(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	for _, c := range []struct {
+		args string
+		says string
+	}{
+		{"--http 0.0.0.0:0", "loopback"},
+		{"--http :7525", "loopback"},
+		{"--http 7525", "--http"},
+		{"--server nats://127.0.0.1:1 --listen 127.0.0.1:0", "--listen"},
+		{"--server nats://127.0.0.1:1 --sync-interval 1s", "--sync-interval"},
+		{"--server nats://127.0.0.1:1 --nats-config x", "--nats-config"},
+		{"--server=", "--server"},
+		{"--data=", "--data"},
+		{"--sync-interval -1s", "--sync-interval"},
+		{"--sync-interval soon", "--sync-interval"},
+		{"--id-horizon 1ms", "--id-horizon"},
+		{"--ingest-max-bytes -1", "--ingest-max-bytes"},
+		{"--ingest-max-bytes lots", "--ingest-max-bytes"},
+		{"--replicas 0", "--replicas"},
+		{"--log-level loud", "--log-level"},
+		{"--prefix A.b", "prefix"},
+		{"--follow", "--follow"},
+		{"extra", "extra"},
+	} {
+		cli(append([]string{"serve", "--data", dir}, strings.Fields(c.args)...)...).fails(t, exitUsage, c.says, "--help")
+	}
+	require.NoDirExists(t, dir)
+	for _, c := range []struct{ args, says string }{
+		{"--listen 0.0.0.0:0", "NATS configuration"},
+		{"--listen here", "host:port"},
+	} {
+		cli(append([]string{"serve", "--data", dir, "--http", "127.0.0.1:0"}, strings.Fields(c.args)...)...).fails(t, exitUsage, c.says)
+	}
+}
+
+// An address that is in use is named.
+func TestServe_AddressInUse(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	addr := l.Addr().String()
+	cli("serve", "--data", t.TempDir(), "--listen", addr, "--http", "127.0.0.1:0").fails(t, exitFailed, addr)
+	cli("serve", "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--http", addr, "--ingest-max-bytes", "100000000").fails(t, exitFailed, addr)
+}
+
+// A store file that is none of ours, or of a newer program, is refused with what it
+// is, by serve and by readers, and left as it is.
+func TestStoreFile_Refused(t *testing.T) {
+	t.Parallel()
+	noDatabase := func(path string) error { return os.WriteFile(path, bytes.Repeat([]byte("text "), 5000), 0o600) }
+	newer := func(path string) error {
+		db, err := sql.Open("sqlite", path)
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		_, err = db.Exec("PRAGMA user_version = 999")
+		return err
+	}
+	foreign := func(path string) error {
+		db, err := sql.Open("sqlite", path)
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		_, err = db.Exec("CREATE TABLE theirs (x)")
+		return err
+	}
+	for _, c := range []struct {
+		name, says string
+		ours       bool // change a store of ours
+		change     func(path string) error
+	}{
+		{"no database", "not a store", false, noDatabase},
+		{"a directory", "not a store", false, func(path string) error { return os.Mkdir(path, 0o700) }},
+		{"another program's", "not a store", false, foreign},
+		{"newer", "newer", true, newer},
+	} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "skald.db")
+		if c.ours {
+			startServe(t, dir).stop()
+		}
+		require.NoError(t, c.change(path), c.name)
+		before, _ := os.ReadFile(path)
+		serve := cli("serve", "--data", dir, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+		serve.fails(t, exitFailed, c.says, path)
+		for _, args := range []string{"events", "sessions", "status", "session s", "rejects"} {
+			cli(append(strings.Fields(args), "--data", dir)...).fails(t, exitFailed, c.says, path)
+		}
+		after, _ := os.ReadFile(path)
+		require.Equal(t, before, after, c.name)
+	}
+}
+
+// Streams that are gone, or of another bus, are never made anew or mixed up.
+func TestServe_OtherStreams(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p := startServe(t, dir)
+	p.publish("default", "s", 3)
+	p.stop()
+
+	// The streams of this data directory are gone.
+	jetstreamDir := filepath.Join(dir, "jetstream")
+	require.NoError(t, os.Rename(jetstreamDir, jetstreamDir+".away"))
+	cli("serve", "--data", dir, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0").fails(t, exitFailed, "stream is missing", "SKALD_EVENTS")
+
+	// An outside server that has no streams, then one with those of another bus.
+	url, _ := natsServer(t, "-js", "-sd", t.TempDir())
+	cli("serve", "--data", dir, "--server", url, "--http", "127.0.0.1:0").fails(t, exitFailed, "stream is missing")
+	other := startServe(t, t.TempDir(), "--server", url)
+	other.stop()
+	cli("serve", "--data", dir, "--server", url, "--http", "127.0.0.1:0").fails(t, exitFailed, "different buses")
+
+	// Back in place, all is well.
+	require.NoError(t, os.RemoveAll(jetstreamDir))
+	require.NoError(t, os.Rename(jetstreamDir+".away", jetstreamDir))
+	p = startServe(t, dir)
+	require.Equal(t, 3, strings.Count(p.get("/api/v1/events?after_seq=0"), `"seq":`))
+}
+
+// Servers that can not carry a bus are named with what is wrong with them, and
+// never with the password of their URL.
+func TestServe_UnfitServers(t *testing.T) {
+	t.Parallel()
+	withSecret := func(url string) string { return strings.Replace(url, "://", "://me:pa55word@", 1) }
+	plain, _ := natsServer(t)
+	old := fakeServer(t, "2.13.9")
+	for _, c := range []struct{ url, says string }{
+		{plain, "JetStream is not enabled"},
+		{old, "too old"},
+		{old, "2.14.0"},
+		{old, "2.13.9"},
+	} {
+		r := cli("serve", "--data", t.TempDir(), "--server", withSecret(c.url), "--http", "127.0.0.1:0")
+		r.fails(t, exitFailed, c.says, strings.TrimPrefix(c.url, "nats://"))
+		require.NotContains(t, r.stderr, "pa55word")
+	}
+	cli("serve", "--data", t.TempDir(), "--server", "nats://me:pa55/word@host:1", "--http", "127.0.0.1:0").fails(t, exitUsage, "URL")
+}
+
+// fakeServer greets as a NATS server of the version would, and answers pings.
+func fakeServer(t *testing.T, version string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				fmt.Fprintf(c, "INFO {\"server_id\":\"X\",\"version\":%q,\"proto\":1,\"headers\":true,\"max_payload\":1048576}\r\n", version)
+				buf := make([]byte, 4096)
+				for {
+					n, err := c.Read(buf)
+					if err != nil {
+						return
+					}
+					for range strings.Count(string(buf[:n]), "PING\r\n") {
+						fmt.Fprint(c, "PONG\r\n")
+					}
+				}
+			}()
+		}
+	}()
+	return "nats://" + l.Addr().String()
+}
+
+// An outside server that comes later is waited for; one that does not come can be
+// given up with Ctrl-C.
+func TestServe_WaitsForTheServer(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	addr := l.Addr().(*net.TCPAddr)
+	l.Close() // its port is free, and likely to stay so for a moment
+	args := []string{"serve", "--server", "nats://me:pa55word@" + addr.String(), "--http", "127.0.0.1:0", "--ingest-max-bytes", "100000000"}
+	given := command(t, append(args, "--data", t.TempDir())...)
+	given.start()
+	given.says("NATS is not ready yet")
+	given.signal(os.Interrupt)
+	require.Equal(t, exitOK, given.ends())
+
+	p := command(t, append(args, "--data", t.TempDir())...)
+	p.start()
+	p.says("NATS is not ready yet")
+	server := exec.Command(skaldtest.NATSServerBinary(t), "-a", "127.0.0.1", "-p", fmt.Sprint(addr.Port), "-js", "-sd", t.TempDir())
+	require.NoError(t, server.Start())
+	t.Cleanup(func() {
+		server.Process.Kill()
+		server.Wait()
+	})
+	p.ready()
+	require.NotContains(t, p.text()+given.text(), "pa55word")
+	p.stop()
+}
+
+// serve gives up when its patience is over, with the reason.
+func TestServe_GivesUp(t *testing.T) {
+	t.Parallel()
+	var stderr bytes.Buffer
+	e := env{stderr: &stderr}
+	o := serveOptions{data: t.TempDir(), http: "127.0.0.1:0", patience: 1}
+	o.nats.server = "nats://127.0.0.1:1"
+	log := newLogger(e, -4)
+	err := serve(short(t), e, o, log, log)
+	require.ErrorContains(t, err, "gave up after 1ns")
+	require.ErrorContains(t, err, "nats://127.0.0.1:1")
+	require.Contains(t, stderr.String(), "NATS is not ready yet")
+}
+
+// Without a server, or with one that is frozen, readers are served, readiness says
+// what is wrong within 5 s, and stopping is clean.
+func TestServe_ServerGone(t *testing.T) {
+	t.Parallel()
+	url, server := natsServer(t, "-js", "-sd", t.TempDir())
+	p := startServe(t, t.TempDir(), "--server", url)
+	p.publish("default", "s", 2)
+	p.settle()
+	require.NoError(t, server.Process.Signal(syscall.SIGSTOP))
+	t.Cleanup(func() { server.Process.Signal(syscall.SIGCONT) })
+	skaldtest.Eventually(t, 6*time.Second, func() bool {
+		return strings.HasPrefix(p.get("/readyz"), `{"ready":false`)
+	})
+	require.Equal(t, 2, strings.Count(p.get("/api/v1/events?after_seq=0"), `"seq":`))
+	require.Contains(t, p.get("/api/v1/events?after_seq=9"), `"code":"unavailable"`)
+	require.Contains(t, p.get("/api/v1/status"), `"last_seq":null,"lag":null`)
+	p.stop()
+}
+
+// A second signal ends the process at once, whatever it is waiting for.
+func TestServe_SecondSignal(t *testing.T) {
+	t.Parallel()
+	url, server := natsServer(t, "-js", "-sd", t.TempDir())
+	p := startServe(t, t.TempDir(), "--server", url)
+	require.NoError(t, server.Process.Signal(syscall.SIGSTOP))
+	t.Cleanup(func() { server.Process.Signal(syscall.SIGCONT) })
+	go func() {
+		// Asks the frozen server, which the stop waits for.
+		if resp, err := http.Get(p.http + "/api/v1/status"); err == nil {
+			resp.Body.Close()
+		}
+	}()
+	p.signal(syscall.SIGTERM)
+	p.says("once more")
+	start := time.Now()
+	p.signal(syscall.SIGTERM)
+	require.Equal(t, exitFailed, p.ends())
+	require.Less(t, time.Since(start), time.Second)
+}
+
+// A bus may have another prefix, and several share one server.
+func TestServe_Prefix(t *testing.T) {
+	t.Parallel()
+	url, _ := natsServer(t, "-js", "-sd", t.TempDir())
+	a := startServe(t, t.TempDir(), "--server", url)
+	b := startServe(t, t.TempDir(), "--server", url, "--prefix", "other")
+	cli("publish", "--server", url, "--prefix", "other", "--session", "s", "--class", "error", "--body", `{"message":"b"}`).ok(t)
+	b.settle()
+	require.Contains(t, cli("events", "--server", url, "--prefix", "other", "--after-seq", "0").ok(t), `"message":"b"`)
+	require.Empty(t, cli("events", "--server", url, "--after-seq", "0").ok(t))
+	require.Contains(t, a.get("/api/v1/status"), `"latest_seq":0`)
+	require.Contains(t, b.text(), "--prefix other")
+}
+
+// NATS_URL means the outside server, but a flag of the embedded one means that.
+func TestServe_Environment(t *testing.T) {
+	url, _ := natsServer(t, "-js", "-sd", t.TempDir())
+	t.Setenv("NATS_URL", url)
+	p := command(t, "serve", "--data", t.TempDir(), "--http", "127.0.0.1:0", "--ingest-max-bytes", "100000000")
+	p.start()
+	p.ready()
+	require.Equal(t, url, p.nats)
+	p.stop()
+	p = startServe(t, t.TempDir())
+	require.NotEqual(t, url, p.nats)
+	p.stop()
+}
