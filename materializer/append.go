@@ -1,7 +1,6 @@
 package materializer
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"github.com/skaldbus/skald/bus"
 	"github.com/skaldbus/skald/materializer/projection"
@@ -34,6 +32,13 @@ const (
 	codeWrongLastSequenceIn = 10164
 )
 
+// Headers of JetStream's atomic batches.
+const (
+	headerBatchID     = "Nats-Batch-Id"
+	headerBatchSeq    = "Nats-Batch-Sequence"
+	headerBatchCommit = "Nats-Batch-Commit"
+)
+
 // errLostRace marks an append that EVENTS refused since it has moved on.
 var errLostRace = errors.New("another materializer was first")
 
@@ -46,7 +51,7 @@ type pending struct {
 
 // makeRoom flushes if facts fit into one batch, but not behind what is pending:
 // the facts of one message stay together where they can.
-func (a *attempt) makeRoom(ctx context.Context, facts []projection.Fact) error {
+func (a *attempt) makeRoom(facts []projection.Fact) error {
 	if len(a.pending.msgs) == 0 {
 		return nil
 	}
@@ -57,15 +62,15 @@ func (a *attempt) makeRoom(ctx context.Context, facts []projection.Fact) error {
 	if len(a.pending.msgs)+len(facts) <= maxAppendMessages && a.pending.bytes+bytes <= maxAppendBytes {
 		return nil
 	}
-	return a.flush(ctx)
+	return a.flush()
 }
 
 // enqueue gives the fact its number, which holds if the append is taken.
-func (a *attempt) enqueue(ctx context.Context, m *message, index int, f *projection.Fact) error {
+func (a *attempt) enqueue(m *message, index int, f *projection.Fact) error {
 	p := &a.pending
 	size := len(f.Data) + headerBytes
 	if len(p.msgs) > 0 && (len(p.msgs) == maxAppendMessages || p.bytes+size > maxAppendBytes) {
-		if err := a.flush(ctx); err != nil {
+		if err := a.flush(); err != nil {
 			return err
 		}
 	}
@@ -100,60 +105,105 @@ func (m *Materializer) eventMessage(r *store.Row) *nats.Msg {
 	}
 }
 
-// flush appends what is pending. When it returns nil, EVENTS holds it under the
-// numbers that enqueue gave.
-func (a *attempt) flush(ctx context.Context) error {
+// launch sends what is pending to EVENTS. The attempt goes on as if the append
+// were taken; land has to hear that it was.
+func (a *attempt) launch() error {
 	p := &a.pending
 	if len(p.msgs) == 0 {
 		return nil
 	}
-	if err := a.m.append(ctx, p.msgs, a.end.seq); err != nil {
+	var err error
+	if a.append, err = a.m.startAppend(p.msgs, a.end.seq); err != nil {
 		return err
 	}
-	a.m.stats.appendsWon.Add(1)
-	a.m.health.set(checkEvents, "")
 	last := p.rows[len(p.rows)-1]
 	a.unit.commit.Rows = append(a.unit.commit.Rows, p.rows...)
 	a.table = last.Seq
 	a.end = end{seq: last.Seq, known: true, origin: last.Origin}
 	a.pending = pending{}
+	return nil
+}
+
+// land waits for the answer to the attempt's append, if one is under way. When it
+// returns nil, EVENTS holds the facts under the numbers that enqueue gave.
+func (a *attempt) land() error {
+	if a.append == nil {
+		return nil
+	}
+	err := a.append.wait()
+	a.append = nil
+	if err != nil {
+		return err
+	}
+	a.m.stats.appendsWon.Add(1)
 	return crash(a.m.seam("appended"))
 }
 
-// append gives msgs to EVENTS as one, if it still ends at the sequence last. A
-// refusal for that reason is errLostRace. Any other error is a question: the
-// messages may be in EVENTS, or come to be.
-func (m *Materializer) append(ctx context.Context, msgs []*nats.Msg, last uint64) error {
-	// A stop does not cut an append short: its answer is worth the wait.
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), appendTimeout,
-		fmt.Errorf("append to EVENTS: no answer within %s", appendTimeout))
-	defer cancel()
+// flush appends what is pending and waits: more facts of this attempt follow.
+func (a *attempt) flush() error {
+	if err := a.launch(); err != nil {
+		return err
+	}
+	return a.land()
+}
+
+// appending is an append whose answer is awaited.
+type appending struct {
+	ack     jetstream.PubAckFuture
+	last, n uint64
+	sent    time.Time
+}
+
+// startAppend sends msgs to EVENTS as one atomic batch, to be taken if it still
+// ends at the sequence last. Batches are answered in the order they are sent, so
+// the next may follow before this one is answered: if this one is refused, then
+// so is that. We do this ourselves, on nats.go's asynchronous publish, since the
+// library for atomic batches waits for each answer.
+func (m *Materializer) startAppend(msgs []*nats.Msg, last uint64) (*appending, error) {
 	msgs[0].Header[jetstream.ExpectedLastSeqHeader] = []string{strconv.FormatUint(last, 10)}
-	var seq uint64
-	var err error
-	if len(msgs) == 1 {
-		var ack *jetstream.PubAck
-		if ack, err = m.o.JS.PublishMsg(ctx, msgs[0], jetstream.WithRetryAttempts(0)); err == nil {
-			seq = ack.Sequence
-		}
-	} else {
-		var ack *jetstreamext.BatchAck
-		if ack, err = jetstreamext.PublishMsgBatch(ctx, m.o.JS, msgs, jetstreamext.BatchFlowControl{}); err == nil {
-			seq = ack.Sequence
+	n := len(msgs)
+	if n > 1 {
+		id := []string{bus.NewID()}
+		for i, msg := range msgs {
+			msg.Header[headerBatchID] = id
+			msg.Header[headerBatchSeq] = []string{strconv.Itoa(i + 1)}
+			if i == n-1 {
+				msg.Header[headerBatchCommit] = []string{"1"}
+				break
+			}
+			if err := m.o.Conn.PublishMsg(msg); err != nil {
+				return nil, fmt.Errorf("append to EVENTS after %d: %w", last, err)
+			}
 		}
 	}
-	if err == nil {
-		if seq != last+uint64(len(msgs)) {
-			return fmt.Errorf("append to EVENTS after %d: acknowledged with %d instead of %d", last, seq, last+uint64(len(msgs)))
+	// No retries: they would come out of order. A lost answer is a question.
+	ack, err := m.o.JS.PublishMsgAsync(msgs[n-1], jetstream.WithRetryAttempts(0))
+	if err != nil {
+		return nil, fmt.Errorf("append to EVENTS after %d: %w", last, err)
+	}
+	return &appending{ack: ack, last: last, n: uint64(n), sent: time.Now()}, nil
+}
+
+// wait returns nil if EVENTS took the append, errLostRace if it had moved on. Any
+// other error is a question: the messages may be in EVENTS, or come to be. A stop
+// does not cut the waiting short; an answer is worth it.
+func (p *appending) wait() error {
+	timer := time.NewTimer(time.Until(p.sent.Add(appendTimeout)))
+	defer timer.Stop()
+	var err error
+	select {
+	case ack := <-p.ack.Ok():
+		if want := p.last + p.n; ack.Sequence != want {
+			return fmt.Errorf("append to EVENTS after %d: acknowledged with %d instead of %d", p.last, ack.Sequence, want)
 		}
 		return nil
+	case err = <-p.ack.Err():
+	case <-timer.C:
+		err = fmt.Errorf("no answer within %s", appendTimeout)
 	}
 	var api *jetstream.APIError
 	if errors.As(err, &api) && (api.ErrorCode == codeWrongLastSequence || api.ErrorCode == codeWrongLastSequenceIn) {
-		return fmt.Errorf("append to EVENTS after %d: %w", last, errLostRace)
+		err = errLostRace
 	}
-	if cause := context.Cause(ctx); cause != nil && errors.Is(err, context.DeadlineExceeded) {
-		err = cause
-	}
-	return fmt.Errorf("append to EVENTS after %d: %w", last, err)
+	return fmt.Errorf("append to EVENTS after %d: %w", p.last, err)
 }

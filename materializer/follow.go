@@ -136,16 +136,16 @@ func (a *attempt) ingestHolds(ctx context.Context, o bus.Origin) (bool, error) {
 	return raw.Time.UnixNano() == o.Time, nil
 }
 
-// place queues those facts of m that EVENTS is to be given, and leaves an entry
+// give queues those facts of m that EVENTS is to be given, and leaves an entry
 // for those that it neither holds nor is given.
-func (a *attempt) place(ctx context.Context, m *message, facts []projection.Fact, h held) error {
+func (a *attempt) give(ctx context.Context, m *message, facts []projection.Fact, h held) error {
 	if len(facts) == 0 {
 		return nil
 	}
-	give := func(int) bool { return false }
+	lacks := func(int) bool { return false }
 	if h.atEnd {
 		var err error
-		if give, err = a.missing(ctx, m); err != nil {
+		if lacks, err = a.missing(ctx, m); err != nil {
 			return err
 		}
 	}
@@ -154,16 +154,16 @@ func (a *attempt) place(ctx context.Context, m *message, facts []projection.Fact
 	for i := range facts {
 		switch {
 		case h.indexes[i]:
-		case !give(i):
+		case !lacks(i):
 			lost = append(lost, i)
 		default:
 			if first {
-				if err := a.makeRoom(ctx, facts[i:]); err != nil {
+				if err := a.makeRoom(facts[i:]); err != nil {
 					return err
 				}
 				first = false
 			}
-			if err := a.enqueue(ctx, m, i, &facts[i]); err != nil {
+			if err := a.enqueue(m, i, &facts[i]); err != nil {
 				return err
 			}
 		}

@@ -28,7 +28,11 @@ func (m *Materializer) putBack(ctx context.Context, last, table uint64) (uint64,
 		}
 		msgs, voids := m.putBackBatch(rows, last, table)
 		end := last + uint64(len(msgs))
-		switch err := m.append(ctx, msgs, last); {
+		sent, err := m.startAppend(msgs, last)
+		if err != nil {
+			return 0, err
+		}
+		switch err := sent.wait(); {
 		case err == nil:
 		case errors.Is(err, errLostRace):
 			if end, err = m.eventsLast(ctx); err != nil {

@@ -65,7 +65,11 @@ func isDigest(text []byte, d bus.Digest) bool {
 // predecessor being previous, and returns them.
 func verify(events []bus.RelayEvent, previous bus.Digest) ([]bus.Digest, error) {
 	digests := make([]bus.Digest, len(events))
-	var buf []byte
+	size := 0
+	for i := range events {
+		size = max(size, len(events[i].Observation)+len(events[i].CommandID))
+	}
+	buf := make([]byte, 0, size+256) // what is hashed besides has fewer bytes
 	for i := range events {
 		var err error
 		if digests[i], buf, err = events[i].Verify(previous, buf); err != nil {

@@ -1,0 +1,287 @@
+package materializer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/skaldbus/skald/bus"
+	"github.com/skaldbus/skald/internal/natsd"
+	"github.com/skaldbus/skald/internal/skaldtest"
+	"github.com/skaldbus/skald/materializer"
+	"github.com/skaldbus/skald/materializer/store"
+)
+
+// errCrash is what a seam returns that plays a crash.
+var errCrash = errors.New("crash")
+
+// world is a server with a bus, and the test's own connection to it.
+type world struct {
+	t       testing.TB
+	server  *natsd.Server
+	o       natsd.Options
+	subj    bus.Subjects
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	streams bus.Streams
+}
+
+func newWorld(t testing.TB) *world {
+	return newWorldWith(t, bus.StreamOptions{})
+}
+
+func newWorldWith(t testing.TB, o bus.StreamOptions) *world {
+	t.Helper()
+	// It does not sync before it acknowledges: that guards against a failure of
+	// the machine only.
+	w := &world{t: t, subj: skaldtest.Subjects(t), o: natsd.Options{Dir: t.TempDir(), SyncInterval: time.Minute}}
+	w.server = skaldtest.ServerWith(t, w.o)
+	w.o.Listen = w.server.Addr().String()
+	w.nc, w.js = skaldtest.Connect(t, w.server)
+	o.IngestBytes, o.MaxPayload = skaldtest.IngestBytes, w.nc.MaxPayload()
+	var err error
+	w.streams, err = w.subj.Open(t.Context(), w.js, o, "")
+	require.NoError(t, err)
+	return w
+}
+
+// stopServer stops the server; its directory stays.
+func (w *world) stopServer() { w.server.Shutdown() }
+
+// startServer starts it again, at the same address.
+func (w *world) startServer() {
+	w.t.Helper()
+	w.server = skaldtest.ServerWith(w.t, w.o)
+	skaldtest.Eventually(w.t, skaldtest.Timeout, func() bool {
+		_, err := w.js.AccountInfo(context.Background())
+		return err == nil
+	})
+}
+
+// streamDir is where the server keeps a stream.
+func (w *world) streamDir(name string) string {
+	return filepath.Join(w.o.Dir, "jetstream", "$G", "streams", name)
+}
+
+// say publishes a message of the session.
+func (w *world) say(k bus.Key, class bus.Class, body string, header ...string) uint64 {
+	w.t.Helper()
+	h := nats.Header{}
+	for i := 0; i+1 < len(header); i += 2 {
+		h[header[i]] = []string{header[i+1]}
+	}
+	return skaldtest.Publish(w.t, w.js, k, class, body, h)
+}
+
+// fail publishes an error message, which gives one fact.
+func (w *world) fail(k bus.Key, text string, header ...string) uint64 {
+	w.t.Helper()
+	return w.say(k, bus.ClassError, fmt.Sprintf(`{"recorded_at_ms":1,"message":%q}`, text), header...)
+}
+
+func (w *world) forget(k bus.Key) uint64 {
+	w.t.Helper()
+	return w.say(k, bus.ClassControl, `{"op":"forget"}`)
+}
+
+// last returns where a stream ends.
+func (w *world) last(s jetstream.Stream) uint64 {
+	w.t.Helper()
+	info, err := s.Info(w.t.Context())
+	require.NoError(w.t, err)
+	return info.State.LastSeq
+}
+
+// node is a materializer with a store of its own that is started and stopped.
+type node struct {
+	w    *world
+	path string
+	url  string // of the server, or of what stands before it
+
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	st      *store.Store
+	m       *materializer.Materializer
+	cancel  context.CancelFunc
+	done    chan error
+	running bool
+	seam    func(name string) error
+	stats   materializer.Stats // of the runs that have ended
+	log     io.Writer          // of the materializer; nil is the test's output
+}
+
+func (w *world) node() *node {
+	return &node{w: w, path: filepath.Join(w.t.TempDir(), "skald.db"), url: w.server.ClientURL()}
+}
+
+// open opens the store and a connection.
+func (n *node) open() {
+	t := n.w.t
+	t.Helper()
+	var err error
+	n.nc, err = nats.Connect(n.url, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	require.NoError(t, err)
+	n.js, err = jetstream.New(n.nc)
+	require.NoError(t, err)
+	n.st, err = store.Open(n.path, store.Options{})
+	require.NoError(t, err)
+}
+
+// start opens everything and starts a materializer. seam may be nil.
+func (n *node) start(seam func(name string) error) {
+	t := n.w.t
+	t.Helper()
+	n.open()
+	known, err := n.st.Bus(t.Context())
+	require.NoError(t, err)
+	streams, err := n.w.subj.Open(t.Context(), n.js, bus.StreamOptions{MaxPayload: n.nc.MaxPayload()}, known.Epoch)
+	require.NoError(t, err)
+	if known.Epoch == "" {
+		require.NoError(t, n.st.Adopt(t.Context(), store.Bus{Epoch: streams.Epoch, IngestID: streams.IngestID}))
+	}
+	n.run(streams, seam)
+}
+
+// run starts a materializer over what open opened.
+func (n *node) run(streams bus.Streams, seam func(name string) error) {
+	t := n.w.t
+	t.Helper()
+	log := n.log
+	if log == nil {
+		log = t.Output()
+	}
+	var err error
+	n.m, err = materializer.New(materializer.Options{
+		Conn: n.nc, JS: n.js, Store: n.st, Streams: streams, Subjects: n.w.subj,
+		Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	})
+	require.NoError(t, err)
+	if seam != nil {
+		n.m.SetSeam(seam)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	n.cancel, n.done, n.running = cancel, make(chan error, 1), true
+	m, done := n.m, n.done
+	go func() { done <- m.Run(ctx) }()
+	t.Cleanup(func() {
+		// Only if the test has ended early.
+		if n.running && n.done == done {
+			n.cancel()
+			<-n.done
+			n.close()
+		}
+	})
+}
+
+// wait waits for the end of Run, closes everything and returns Run's error.
+func (n *node) wait() error {
+	n.w.t.Helper()
+	select {
+	case err := <-n.done:
+		n.cancel()
+		n.close()
+		return err
+	case <-time.After(2 * skaldtest.Timeout):
+		require.Fail(n.w.t, "Run does not end")
+		return nil
+	}
+}
+
+// stop ends Run as its caller does, and closes everything.
+func (n *node) stop() {
+	n.w.t.Helper()
+	n.cancel()
+	require.NoError(n.w.t, n.wait())
+}
+
+func (n *node) close() {
+	n.running = false
+	if n.m != nil {
+		s := n.m.Stats()
+		n.stats.AppendsWon += s.AppendsWon
+		n.stats.AppendsLost += s.AppendsLost
+		n.stats.Questions += s.Questions
+	}
+	n.nc.Close()
+	require.NoError(n.w.t, n.st.Close())
+}
+
+// caughtUp reports whether all that the streams hold is in the table, and what is
+// forgotten out of it.
+func (n *node) caughtUp() bool {
+	ctx := context.Background()
+	in, err := n.w.streams.Ingest.Info(ctx)
+	if err != nil {
+		return false
+	}
+	ev, err := n.w.streams.Events.Info(ctx)
+	if err != nil {
+		return false
+	}
+	s, err := n.st.Reader().Status(ctx)
+	return err == nil && s.IngestSeq == in.State.LastSeq && s.EventsSeq == ev.State.LastSeq && s.Removals == 0
+}
+
+// catchUp waits until the node has caught up.
+func (n *node) catchUp() {
+	n.w.t.Helper()
+	skaldtest.Eventually(n.w.t, 2*skaldtest.Timeout, n.caughtUp, "the materializer does not catch up")
+}
+
+// finish catches up and stops.
+func (n *node) finish() {
+	n.w.t.Helper()
+	n.catchUp()
+	n.stop()
+}
+
+// copyTo copies the closed store.
+func (n *node) copyTo(path string) {
+	n.w.t.Helper()
+	b, err := os.ReadFile(n.path)
+	require.NoError(n.w.t, err)
+	require.NoError(n.w.t, os.WriteFile(path, b, 0o600))
+}
+
+// restore puts a copy in the place of the closed store.
+func (n *node) restore(path string) {
+	n.w.t.Helper()
+	for _, left := range []string{"-wal", "-shm"} {
+		require.NoFileExists(n.w.t, n.path+left)
+	}
+	b, err := os.ReadFile(path)
+	require.NoError(n.w.t, err)
+	require.NoError(n.w.t, os.WriteFile(n.path, b, 0o600))
+}
+
+// check returns a part of the node's health.
+func (n *node) check(name string) materializer.Check {
+	for _, c := range n.m.Health() {
+		if c.Name == name {
+			return c
+		}
+	}
+	return materializer.Check{}
+}
+
+// crashAt returns a seam that crashes at the nth time that it is called with name.
+func crashAt(name string, nth int64) func(string) error {
+	var count atomic.Int64
+	return func(at string) error {
+		if at == name && count.Add(1) == nth {
+			return errCrash
+		}
+		return nil
+	}
+}
