@@ -54,7 +54,7 @@ func (e *Event) AppendJSON(dst []byte) []byte {
 // is an *[InvalidError] that names the member.
 func ParseEvent(b []byte) (Event, error) {
 	var e Event
-	b, err := Compact(b)
+	b, err := CompactWire(b)
 	if err != nil {
 		return e, err
 	}

@@ -30,12 +30,18 @@ func TestEvent_RoundTrip(t *testing.T) {
 		{Seq: math.MaxInt64, Session: "a\"b\\<>&\u2028é😀", Workspace: "日本 ", RecordedAt: math.MinInt64, StoredAt: math.MaxInt64, Type: "new_type", Data: []byte(`{"a":1}`)},
 		{Seq: 2, Session: "s", Workspace: "w", RecordedAt: -1, Type: "error", Data: []byte(
 			`{"big":[9007199254740993,12345678901234567890123,1e400,1.0,-0,1E+2],"html":"<b>&</b>","esc":"\u003c\/\ud800\u2028","raw":"` + "\u2028\u2029\x7fé" + `","b":1,"a":2,"b":3}`)},
+		// As deep as a body may be, which stands in an event.
+		{Seq: 3, Session: "s", Workspace: "w", Type: "error", Data: []byte(`{"v":` + nested(bus.MaxDepth-1) + `}`)},
 	} {
 		b := e.AppendJSON(nil)
 		require.True(t, json.Valid(b))
 		got, err := bus.ParseEvent(b)
 		require.NoError(t, err)
 		require.Equal(t, e, got)
+		page := []byte(`{"events":[` + string(b) + `]}`)
+		compact, err := bus.CompactWire(page)
+		require.NoError(t, err)
+		require.Equal(t, page, compact)
 	}
 }
 

@@ -10,6 +10,10 @@ import (
 // wire form adds.
 const MaxDepth = 512
 
+// wireLevels is more than the levels that the wire form adds around a body's: the
+// event, and the list and the page in which it stands.
+const wireLevels = 8
+
 // Compact checks that src is exactly one JSON text (RFC 8259, valid UTF-8, no
 // byte order mark, at most [MaxDepth] levels) and returns it without the white
 // space between its tokens. Nothing else changes: digits, escapes, the order of
@@ -17,14 +21,21 @@ const MaxDepth = 512
 // included. The result is src itself if there was nothing to take out, else a
 // new slice. The error is an *[InvalidError] with [ReasonBody] that names the
 // offset of the first fault.
-func Compact(src []byte) ([]byte, error) {
+func Compact(src []byte) ([]byte, error) { return compact(src, MaxDepth) }
+
+// CompactWire is [Compact] for what Skald has made of bodies: events, pages and
+// other answers, and lines that hold a body. What stands around a body may nest a
+// few levels more, so that no body is accepted whose fact could not be read.
+func CompactWire(src []byte) ([]byte, error) { return compact(src, MaxDepth+wireLevels) }
+
+func compact(src []byte, most int) ([]byte, error) {
 	if len(src) == 0 {
 		return nil, invalid(ReasonBody, "body", "must not be empty")
 	}
 	if !utf8.Valid(src) {
 		return nil, invalid(ReasonBody, "body", "must be valid UTF-8, byte %d is not", invalidUTF8At(src))
 	}
-	s := scanner{src: src}
+	s := scanner{src: src, most: most}
 	if err := s.scan(); err != nil {
 		return nil, err
 	}
@@ -53,8 +64,9 @@ type scanner struct {
 	i     int
 	out   []byte // the text so far without white space; nil while there was none
 	kept  int    // src up to here is in out, or was white space
+	most  int    // levels
 	depth int
-	open  [MaxDepth]byte // '{' or '[' for each open level
+	open  [MaxDepth + wireLevels]byte // '{' or '[' for each open level
 }
 
 func (s *scanner) fail(rule string) error {
@@ -96,8 +108,8 @@ func (s *scanner) scan() error {
 		}
 		switch c := s.src[s.i]; c {
 		case '{', '[':
-			if s.depth == MaxDepth {
-				return invalid(ReasonBody, "body", "nests deeper than %d levels at byte %d", MaxDepth, s.i)
+			if s.depth == s.most {
+				return invalid(ReasonBody, "body", "nests deeper than %d levels at byte %d", s.most, s.i)
 			}
 			s.open[s.depth] = c
 			s.depth++

@@ -163,6 +163,10 @@ func (s Subjects) Open(ctx context.Context, js jetstream.JetStream, o StreamOpti
 	if err := s.check(inCfg, evCfg); err != nil {
 		return out, err
 	}
+	if most := o.MaxPayload - PayloadReserve; inCfg.MaxMsgSize <= 0 || int64(inCfg.MaxMsgSize) > most {
+		return out, fmt.Errorf("%w: stream %s: max_msg_size is %d, must be from 1 to %d (the server's payload limit less %d): a fact could be too large for EVENTS",
+			ErrStreamSettings, inCfg.Name, inCfg.MaxMsgSize, most, PayloadReserve)
+	}
 	if out.IngestID == "" {
 		return out, fmt.Errorf("%w: stream %s: metadata %s is missing", ErrStreamSettings, inCfg.Name, MetaIngestID)
 	}
@@ -225,6 +229,12 @@ func (s Subjects) check(in, ev jetstream.StreamConfig) error {
 		}
 		if c.Mirror != nil {
 			return refuse("mirror", "must not be set")
+		}
+		if c.NoAck {
+			return refuse("no_ack", "must be off: nobody could know that a message is stored")
+		}
+		if c.PersistMode == jetstream.AsyncPersistMode {
+			return refuse("persist_mode", "must not be async: it acknowledges before it writes")
 		}
 		if c.AllowRollup {
 			return refuse("allow_rollup_hdrs", "must be off: a publisher could remove what others said")

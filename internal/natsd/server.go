@@ -63,6 +63,9 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 
 // run starts ns and waits until it is ready, has failed, or ctx has ended.
 func run(ctx context.Context, ns *server.Server, log *logger) error {
+	if ctx.Err() != nil {
+		return ctx.Err() // or a fast start would go unnoticed
+	}
 	started := make(chan struct{})
 	go func() {
 		defer close(started)

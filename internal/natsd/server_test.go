@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -172,6 +174,26 @@ func TestStart_ConfigFile(t *testing.T) {
 	require.EqualValues(t, natsd.DefaultMaxPayload, nc.MaxPayload())
 	_, err = streams(t, nc).CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}})
 	require.NoError(t, err)
+}
+
+// A configuration that lets anyone in from the network is used, but not in silence.
+func TestStart_WarnsIfOpen(t *testing.T) {
+	t.Parallel()
+	for text, warns := range map[string]bool{
+		`listen: "0.0.0.0:-1"`:   true,
+		`listen: "127.0.0.1:-1"`: false,
+		`listen: "0.0.0.0:-1", authorization { user: u, password: "$2a$11$W2zko751KUvVy59mUTWmpOdWjpEm5qhcCZRd05GjI/sSOT.xtiHyG" }`: false,
+	} {
+		config := filepath.Join(t.TempDir(), "nats.conf")
+		require.NoError(t, os.WriteFile(config, []byte(text), 0o600))
+		var b bytes.Buffer
+		s := start(t, natsd.Options{
+			Dir: t.TempDir(), ConfigFile: config,
+			Logger: slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		})
+		s.Shutdown() // nothing writes any more
+		require.Equal(t, warns, strings.Contains(b.String(), "lets in anyone"), "%s\n%s", text, b.String())
+	}
 }
 
 // A context that ends stops the start and gives its cause back.
