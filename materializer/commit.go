@@ -76,6 +76,7 @@ func (m *Materializer) commit(stop, ctx context.Context, u *unit) error {
 	var wait backoff
 	logged := time.Time{}
 	for {
+		m.health.waiting(checkStore)
 		err := m.o.Store.Commit(context.WithoutCancel(ctx), &u.commit)
 		if err == nil {
 			break

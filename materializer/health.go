@@ -3,6 +3,7 @@ package materializer
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -30,14 +31,32 @@ type Check struct {
 type health struct {
 	mu     sync.Mutex
 	detail map[string]string
+	since  map[string]time.Time // when a stage began to wait for what is outside
 	holes  int
 }
 
-func (h *health) init() { h.detail = map[string]string{} }
+// slowAfter is how long a stage may wait for the store or the server before its
+// check says so, although no error is known yet: SQLite waits 5 s for a lock.
+const slowAfter = 3 * time.Second
+
+func (h *health) init() {
+	h.detail = map[string]string{}
+	h.since = map[string]time.Time{}
+}
+
+// waiting notes that a stage waits; what it reports next ends that.
+func (h *health) waiting(check string) {
+	h.mu.Lock()
+	if h.since[check].IsZero() {
+		h.since[check] = time.Now()
+	}
+	h.mu.Unlock()
+}
 
 func (h *health) set(check, detail string) {
 	h.mu.Lock()
 	h.detail[check] = detail
+	delete(h.since, check)
 	h.mu.Unlock()
 }
 
@@ -69,7 +88,13 @@ func (m *Materializer) Health() []Check {
 		return out
 	}
 	for _, name := range []string{checkStreams, checkIngest, checkEvents, checkStore, checkLag, checkHoles} {
-		add(name, m.health.detail[name])
+		detail := m.health.detail[name]
+		if began, ok := m.health.since[name]; ok && detail == "" {
+			if d := time.Since(began); d > slowAfter {
+				detail = "no answer for " + d.Round(time.Second).String()
+			}
+		}
+		add(name, detail)
 	}
 	return out
 }
