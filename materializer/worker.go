@@ -36,6 +36,8 @@ type worker struct {
 	place             // as if all in flight were taken
 	landed place      // what all units handed over reach
 	flight []*attempt // whose appends are not answered yet, oldest first
+
+	troubled bool // health says that appending does not work
 }
 
 func (m *Materializer) newWorker(pos store.Position, in *intake, units chan<- *unit) *worker {
@@ -122,6 +124,10 @@ func (w *worker) landOldest(ctx context.Context) error {
 	}
 	w.flight = w.flight[1:]
 	w.landed = a.place
+	if w.troubled {
+		w.troubled = false
+		w.m.health.set(checkEvents, "")
+	}
 	w.in.done(a.batch)
 	if len(a.batch) == 0 && a.table == a.from {
 		return nil // an idle look that found nothing
@@ -163,9 +169,6 @@ func (w *worker) insist(ctx context.Context, batch []*message) error {
 		a, err := w.try(ctx, batch)
 		if err == nil {
 			if err = w.landOldest(ctx); err == nil {
-				if wait.d > 0 {
-					w.m.health.set(checkEvents, "")
-				}
 				return nil
 			}
 			if len(w.flight) == 0 {
@@ -203,6 +206,7 @@ func (w *worker) blame(ctx context.Context, err error) error {
 		w.m.stats.appendsLost.Add(1)
 	default:
 		w.m.stats.questions.Add(1)
+		w.troubled = true
 		w.m.health.set(checkEvents, err.Error())
 		w.m.log.Warn("appending to EVENTS is interrupted", slog.Uint64("ingest_seq", w.position), slog.Any("err", err))
 	}
