@@ -132,10 +132,21 @@ type Origin struct {
 }
 
 // SetHeaders writes the origin into h.
-func (o Origin) SetHeaders(h nats.Header) {
-	h[HeaderIngestSeq] = []string{strconv.FormatUint(o.Seq, 10)}
-	h[HeaderIngestTime] = []string{strconv.FormatInt(o.Time, 10)}
-	h[HeaderIndex] = []string{strconv.Itoa(o.Index)}
+func (o Origin) SetHeaders(h nats.Header) { o.Headers(setIn(h)) }
+
+// SetHeaders writes the source into h.
+func (s Source) SetHeaders(h nats.Header) { s.Headers(setIn(h)) }
+
+func setIn(h nats.Header) func(name, value string) {
+	return func(name, value string) { h[name] = []string{value} }
+}
+
+// Headers calls set for each of the origin's three headers: for those who write
+// many and care where the values are kept.
+func (o Origin) Headers(set func(name, value string)) {
+	set(HeaderIngestSeq, strconv.FormatUint(o.Seq, 10))
+	set(HeaderIngestTime, strconv.FormatInt(o.Time, 10))
+	set(HeaderIndex, strconv.Itoa(o.Index))
 }
 
 // ParseOrigin reads the origin of an EVENTS message; ok is false if a part is
@@ -159,16 +170,16 @@ type Source struct {
 	Chain     ChainPosition
 }
 
-// SetHeaders writes the source into h.
-func (s Source) SetHeaders(h nats.Header) {
+// Headers calls set for each of the source's headers: two, one or none.
+func (s Source) Headers(set func(name, value string)) {
 	switch {
 	case s.Publisher != "":
-		h[HeaderPublisher] = []string{s.Publisher}
-		h[HeaderPublisherSeq] = []string{strconv.FormatUint(s.Count, 10)}
+		set(HeaderPublisher, s.Publisher)
+		set(HeaderPublisherSeq, strconv.FormatUint(s.Count, 10))
 	case s.EventID != "":
-		h[HeaderEventID] = []string{s.EventID}
+		set(HeaderEventID, s.EventID)
 	case s.Chain.Ordinal != 0:
-		h[HeaderChain] = []string{strconv.FormatUint(s.Chain.Ordinal, 10) + ":" + s.Chain.Digest.String()}
+		set(HeaderChain, strconv.FormatUint(s.Chain.Ordinal, 10)+":"+s.Chain.Digest.String())
 	}
 }
 

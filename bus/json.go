@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"encoding/binary"
 	"unicode/utf8"
 )
 
@@ -229,10 +230,24 @@ func (s *scanner) str() error {
 			return s.fail("a control character in a string must be escaped")
 		default:
 			i++
+			// Most of a body is plain text: pass eight bytes at a time.
+			for i+8 <= len(src) && !special(binary.LittleEndian.Uint64(src[i:])) {
+				i += 8
+			}
 		}
 	}
 	s.i = len(src)
 	return s.fail("")
+}
+
+// special reports whether one of eight bytes may be a quote, a backslash or a
+// control character, by arithmetic on all of them at once: subtracting borrows
+// into a byte's high bit only where the byte was smaller.
+func special(w uint64) bool {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	quote, backslash := w^(ones*'"'), w^(ones*'\\')
+	below := (w - ones*0x20) & ^w
+	return (below|(quote-ones)&^quote|(backslash-ones)&^backslash)&highs != 0
 }
 
 func (s *scanner) literal(word string) error {

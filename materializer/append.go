@@ -49,7 +49,7 @@ type pending struct {
 	bytes int
 }
 
-// makeRoom flushes if facts fit into one batch, but not behind what is pending:
+// makeRoom sends what is pending if facts fit into one batch, but not behind what is pending:
 // the facts of one message stay together where they can.
 func (a *attempt) makeRoom(facts []projection.Fact) error {
 	if len(a.pending.msgs) == 0 {
@@ -62,7 +62,7 @@ func (a *attempt) makeRoom(facts []projection.Fact) error {
 	if len(a.pending.msgs)+len(facts) <= maxAppendMessages && a.pending.bytes+bytes <= maxAppendBytes {
 		return nil
 	}
-	return a.flush()
+	return a.launch()
 }
 
 // enqueue gives the fact its number, which holds if the append is taken.
@@ -70,7 +70,7 @@ func (a *attempt) enqueue(m *message, index int, f *projection.Fact) error {
 	p := &a.pending
 	size := len(f.Data) + headerBytes
 	if len(p.msgs) > 0 && (len(p.msgs) == maxAppendMessages || p.bytes+size > maxAppendBytes) {
-		if err := a.flush(); err != nil {
+		if err := a.launch(); err != nil {
 			return err
 		}
 	}
@@ -91,12 +91,17 @@ func (m *Materializer) eventMessage(r *store.Row) *nats.Msg {
 		Seq: r.Seq, Session: r.Key.Session, Workspace: r.Key.Workspace, RecordedAt: r.RecordedAt,
 		StoredAt: r.Origin.Time / int64(time.Millisecond), Type: r.Type, Data: r.Data,
 	}
-	h := make(nats.Header, 8)
-	h[bus.HeaderEpoch] = []string{m.o.Streams.Epoch}
-	r.Origin.SetHeaders(h)
-	r.Source.SetHeaders(h)
+	h := make(nats.Header, 10)
+	values := make([]string, 0, 6) // one allocation for the values of all headers
+	set := func(name, value string) {
+		values = append(values, value)
+		h[name] = values[len(values)-1 : len(values) : len(values)]
+	}
+	h[bus.HeaderEpoch] = m.epoch
+	r.Origin.Headers(set)
+	r.Source.Headers(set)
 	if r.Trace != "" {
-		h[bus.HeaderTrace] = []string{r.Trace}
+		set(bus.HeaderTrace, r.Trace)
 	}
 	return &nats.Msg{
 		Subject: m.o.Subjects.Event(r.Key, r.Type),
@@ -112,39 +117,33 @@ func (a *attempt) launch() error {
 	if len(p.msgs) == 0 {
 		return nil
 	}
-	var err error
-	if a.append, err = a.m.startAppend(p.msgs, a.end.seq); err != nil {
+	sent, err := a.m.startAppend(p.msgs, a.end.seq)
+	if err != nil {
 		return err
 	}
+	a.appends = append(a.appends, sent)
 	last := p.rows[len(p.rows)-1]
 	a.unit.commit.Rows = append(a.unit.commit.Rows, p.rows...)
 	a.table = last.Seq
 	a.end = end{seq: last.Seq, known: true, origin: last.Origin}
 	a.pending = pending{}
-	return nil
+	return crash(a.m.seam("sent"))
 }
 
-// land waits for the answer to the attempt's append, if one is under way. When it
-// returns nil, EVENTS holds the facts under the numbers that enqueue gave.
+// land waits for the answers to the attempt's appends. When it returns nil,
+// EVENTS holds the facts under the numbers that enqueue gave.
 func (a *attempt) land() error {
-	if a.append == nil {
-		return nil
+	for len(a.appends) > 0 {
+		if err := a.appends[0].wait(); err != nil {
+			return err
+		}
+		a.appends = a.appends[1:]
+		a.m.stats.appendsWon.Add(1)
+		if err := crash(a.m.seam("appended")); err != nil {
+			return err
+		}
 	}
-	err := a.append.wait()
-	a.append = nil
-	if err != nil {
-		return err
-	}
-	a.m.stats.appendsWon.Add(1)
-	return crash(a.m.seam("appended"))
-}
-
-// flush appends what is pending and waits: more facts of this attempt follow.
-func (a *attempt) flush() error {
-	if err := a.launch(); err != nil {
-		return err
-	}
-	return a.land()
+	return nil
 }
 
 // appending is an append whose answer is awaited.

@@ -23,7 +23,7 @@ type attempt struct {
 	place
 	tail    *tail // open while EVENTS is being followed
 	pending pending
-	append  *appending // under way; nil if there was nothing to append
+	appends []*appending // under way, in the order they were sent
 }
 
 func (w *worker) newAttempt(batch []*message) *attempt {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ import (
 )
 
 const (
+	serveGCPercent  = 200 // as skald serve sets it
 	benchMessages   = 100_000
 	benchSessions   = 1000
 	benchWorkspaces = 10
@@ -36,6 +38,7 @@ const (
 // synchronous=FULL. The bars are those of the project's figures: 0.5 of the
 // baseline's rate with publishers' counts, 0.25 with bare event ids.
 func BenchmarkCatchUp(b *testing.B) {
+	defer debug.SetGCPercent(debug.SetGCPercent(serveGCPercent))
 	for _, c := range []struct {
 		identity string
 		bar      float64
@@ -148,18 +151,7 @@ func (w *benchBus) catchUp(tb testing.TB) time.Duration {
 	done := make(chan error, 1)
 	start := time.Now()
 	go func() { done <- m.Run(ctx) }()
-	for {
-		pos, err := w.store.Reader().Position(ctx)
-		require.NoError(tb, err)
-		if pos.IngestSeq == benchMessages {
-			break
-		}
-		select {
-		case err := <-done:
-			tb.Fatal(err)
-		case <-time.After(2 * time.Millisecond):
-		}
-	}
+	require.NoError(tb, m.WaitCommitted(ctx, benchMessages))
 	took := time.Since(start)
 	cancel()
 	require.NoError(tb, <-done)

@@ -126,7 +126,7 @@ func (a *attempt) ingestHolds(ctx context.Context, o bus.Origin) (bool, error) {
 		}
 		return false, nil // a hole
 	}
-	raw, err := a.m.o.Streams.Ingest.GetMsg(ctx, o.Seq)
+	raw, err := a.m.getMsg(ctx, a.m.o.Streams.Ingest, o.Seq, false)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return false, nil
 	}
@@ -204,7 +204,7 @@ func (a *attempt) knowEnd(ctx context.Context) error {
 		a.end.known = true
 		return nil
 	}
-	raw, err := a.m.o.Streams.Events.GetMsg(ctx, a.end.seq)
+	raw, err := a.m.getMsg(ctx, a.m.o.Streams.Events, a.end.seq, false)
 	switch {
 	case err == nil:
 		a.end.origin = a.m.parseEntry(raw.Sequence, raw.Subject, raw.Header, raw.Data).row.Origin

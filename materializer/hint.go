@@ -4,7 +4,13 @@ import (
 	"strconv"
 
 	"github.com/skaldbus/skald/bus"
+	"github.com/skaldbus/skald/materializer/projection"
 )
+
+// manyDone is from how many messages on a commit confirms applied ones only by
+// the newest of each session. A worker that waits has few under way, so those who
+// catch up are told of the newest and need not hear of each.
+const manyDone = bigUnit
 
 // confirm tells who listens what became of committed messages, on core NATS. A
 // hint may be lost; the truth is asked for with the position and outcome
@@ -14,10 +20,20 @@ import (
 //
 // with the frontier, the session's chain position, for projection pages.
 func (m *Materializer) confirm(what []done) {
+	var newest map[bus.Key]uint64
+	if len(what) >= manyDone {
+		newest = make(map[bus.Key]uint64)
+		for i := range what {
+			newest[what[i].msg.Key] = what[i].msg.Seq
+		}
+	}
 	var buf []byte
 	for i := range what {
 		d := &what[i]
 		if d.msg.subjectErr != nil || d.msg.admin {
+			continue
+		}
+		if newest != nil && d.outcome == projection.Applied && d.msg.Seq != newest[d.msg.Key] {
 			continue
 		}
 		buf = d.appendJSON(buf[:0])

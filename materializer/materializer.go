@@ -47,6 +47,7 @@ type Materializer struct {
 	o       Options
 	log     *slog.Logger
 	reader  *store.Reader
+	epoch   []string // the value of Skald-Epoch
 	running atomic.Bool
 
 	committed   progress      // what the committer has made durable
@@ -86,6 +87,7 @@ func New(o Options) (*Materializer, error) {
 		o:           o,
 		log:         log,
 		reader:      o.Store.Reader(),
+		epoch:       []string{o.Streams.Epoch},
 		workerIdle:  make(chan struct{}, 1),
 		removalsDue: make(chan struct{}, 1),
 		seam:        func(string) error { return nil },
@@ -114,6 +116,9 @@ func (m *Materializer) Run(ctx context.Context) error {
 		return ErrRunning
 	}
 	pos, err := m.reader.Position(ctx)
+	if ctx.Err() != nil {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("read the store's position: %w", err)
 	}
@@ -133,7 +138,7 @@ func (m *Materializer) Run(ctx context.Context) error {
 	g.Go(func() error { return m.removeLoop(gctx) })
 	g.Go(func() error { return m.watch(gctx) })
 	err = g.Wait()
-	if err == nil || ctx.Err() != nil && errors.Is(err, context.Canceled) {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil
 	}
 	return err

@@ -13,14 +13,15 @@ import (
 )
 
 const (
-	// maxBatchMessages and maxBatchBytes bound one batch of the worker; the
-	// former is what one atomic batch of EVENTS may hold (server limit 1,000).
-	maxBatchMessages = 1000
+	// maxBatchMessages and maxBatchBytes bound one batch of the worker. A batch
+	// costs a write for each session it touches, so big ones are cheaper; it goes
+	// to EVENTS in several atomic batches.
+	maxBatchMessages = 4 * maxAppendMessages
 	maxBatchBytes    = 8 << 20
 	// maxReadBytes bounds what is read ahead of the worker. It exceeds the
 	// largest payload limit that makes sense, so that any message fits.
 	maxReadBytes    = 32 << 20
-	maxReadMessages = 4 * maxBatchMessages
+	maxReadMessages = 2 * maxBatchMessages
 	// pullHeartbeat is how often the server shows that a pull is alive; two
 	// missed ones and the consumer is made again.
 	pullHeartbeat = 2 * time.Second
@@ -137,7 +138,7 @@ func (m *Materializer) readOn(ctx context.Context, last *uint64, in *intake) err
 	}
 	defer it.Stop()
 	m.health.set(checkIngest, "")
-	for {
+	for sent := uint64(1); ; sent++ {
 		msg, err := it.Next(jetstream.NextContext(ctx))
 		if err != nil {
 			return fmt.Errorf("next message: %w", err)
@@ -145,6 +146,9 @@ func (m *Materializer) readOn(ctx context.Context, last *uint64, in *intake) err
 		meta, err := msg.Metadata()
 		if err != nil {
 			return fmt.Errorf("message metadata: %w", err)
+		}
+		if meta.Sequence.Consumer != sent {
+			return errLostDelivery
 		}
 		seq := meta.Sequence.Stream
 		if seq <= *last {
@@ -166,7 +170,7 @@ func (m *Materializer) readOn(ctx context.Context, last *uint64, in *intake) err
 // removed from INGEST's middle, so either the consumer skipped what is there,
 // and is made again, or the stream has lost what it acknowledged.
 func (m *Materializer) hole(ctx context.Context, from, to uint64) error {
-	switch _, err := m.o.Streams.Ingest.GetMsg(ctx, from); {
+	switch _, err := m.getMsg(ctx, m.o.Streams.Ingest, from, false); {
 	case err == nil:
 		return fmt.Errorf("consumer skipped messages %d to %d", from, to)
 	case !errors.Is(err, jetstream.ErrMsgNotFound):

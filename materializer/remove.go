@@ -98,7 +98,7 @@ func (m *Materializer) removeSome(ctx context.Context) (bool, error) {
 // first: without that nobody could tell whether a message that was appended to
 // its end still has to be.
 func (m *Materializer) removeMessage(ctx context.Context, seq uint64, item *store.RemovalItem) error {
-	raw, err := m.o.Streams.Events.GetMsg(ctx, seq)
+	raw, err := m.getMsg(ctx, m.o.Streams.Events, seq, false)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil
 	}
@@ -122,7 +122,7 @@ func (m *Materializer) removeMessage(ctx context.Context, seq uint64, item *stor
 	if err := m.o.Streams.Events.DeleteMsg(ctx, seq); err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
 		// A message that another materializer deleted meanwhile is no error
 		// either, but the server words that in several ways: look again.
-		if _, gone := m.o.Streams.Events.GetMsg(ctx, seq); !errors.Is(gone, jetstream.ErrMsgNotFound) {
+		if _, gone := m.getMsg(ctx, m.o.Streams.Events, seq, false); !errors.Is(gone, jetstream.ErrMsgNotFound) {
 			return fmt.Errorf("delete EVENTS %d: %w", seq, err)
 		}
 	}

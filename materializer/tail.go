@@ -16,6 +16,9 @@ const (
 	tailBytes    = 16 << 20
 )
 
+// errLostDelivery marks a consumer that has sent a message which never came.
+var errLostDelivery = errors.New("a message was lost on its way from the server")
+
 // entry is one present message of EVENTS.
 type entry struct {
 	seq  uint64
@@ -34,6 +37,7 @@ type tail struct {
 	next *entry // read ahead, not yet taken
 	read uint64 // the last number that was read or found gone
 	left uint64 // messages the consumer has still to deliver, as it said last
+	sent uint64 // how many it has delivered, as it counts them
 	none bool   // no message is left up to last
 }
 
@@ -84,7 +88,7 @@ func (t *tail) peek(ctx context.Context) (*entry, error) {
 	if t.left == 0 {
 		// The stream's leader has the last word on what is left. The consumer
 		// may live on a replica that lags, and then there is more to wait for.
-		raw, err := t.m.o.Streams.Events.GetMsg(ctx, t.read+1, jetstream.WithGetMsgSubject(">"))
+		raw, err := t.m.getMsg(ctx, t.m.o.Streams.Events, t.read+1, true)
 		if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && raw.Sequence > t.last {
 			t.none = true
 			return nil, nil
@@ -103,6 +107,11 @@ func (t *tail) peek(ctx context.Context) (*entry, error) {
 		meta, err := msg.Metadata()
 		if err != nil {
 			return nil, fmt.Errorf("read EVENTS after %d: %w", t.read, err)
+		}
+		// What a broken connection or a full buffer loses on its way is not sent
+		// again, and would look like numbers that are gone.
+		if t.sent++; meta.Sequence.Consumer != t.sent {
+			return nil, fmt.Errorf("read EVENTS after %d: %w", t.read, errLostDelivery)
 		}
 		t.left = meta.NumPending
 		seq := meta.Sequence.Stream

@@ -11,9 +11,9 @@ const (
 	maxUnitsInFlight = 4
 	// bigUnit is from how many messages on a unit shows load, goodCommit how many
 	// messages are worth waiting for then, maxCommitMessages bounds a transaction.
-	bigUnit           = maxBatchMessages / 2
-	goodCommit        = 4 * maxBatchMessages
-	maxCommitMessages = 8 * maxBatchMessages
+	bigUnit           = maxBatchMessages / 8
+	goodCommit        = maxBatchMessages
+	maxCommitMessages = 2 * maxBatchMessages
 )
 
 // unit is what one batch of messages comes to: all of it is in EVENTS already,

@@ -51,7 +51,7 @@ func (m *Materializer) verifyPositions(ctx context.Context, pos store.Position) 
 			ErrIngestBehind, info.State.LastSeq, pos.IngestSeq)
 	}
 	if pos.IngestSeq > 0 {
-		switch raw, err := m.o.Streams.Ingest.GetMsg(ctx, pos.IngestSeq); {
+		switch raw, err := m.getMsg(ctx, m.o.Streams.Ingest, pos.IngestSeq, false); {
 		case errors.Is(err, jetstream.ErrMsgNotFound): // trimmed, or a hole: the reader sees to it
 		case err != nil:
 			return fmt.Errorf("read INGEST %d: %w", pos.IngestSeq, err)
@@ -83,7 +83,7 @@ func (m *Materializer) compareLastRow(ctx context.Context, pos store.Position) e
 	if row == nil || row.Seq > pos.EventsSeq {
 		return nil
 	}
-	raw, err := m.o.Streams.Events.GetMsg(ctx, row.Seq)
+	raw, err := m.getMsg(ctx, m.o.Streams.Events, row.Seq, false)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil // aged out, or its session is being removed
 	}

@@ -1,0 +1,85 @@
+package materializer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// getMsg returns the message under a sequence of s, or with next the first one
+// from there on. The error is jetstream.ErrMsgNotFound if there is none.
+//
+// Anyone who may publish can store a message whose headers can not be decoded. A
+// consumer delivers it without headers; asking for it by its number fails in the
+// client library, and would fail again for ever. So here, too, it has none.
+func (m *Materializer) getMsg(ctx context.Context, s jetstream.Stream, seq uint64, next bool) (*jetstream.RawStreamMsg, error) {
+	var opts []jetstream.GetMsgOpt
+	if next {
+		opts = append(opts, jetstream.WithGetMsgSubject(">"))
+	}
+	raw, err := s.GetMsg(ctx, seq, opts...)
+	if errors.Is(err, nats.ErrBadHeaderMsg) {
+		return m.getWithoutHeaders(ctx, s.CachedInfo().Config.Name, seq, next)
+	}
+	return raw, err
+}
+
+func (m *Materializer) getWithoutHeaders(ctx context.Context, stream string, seq uint64, next bool) (*jetstream.RawStreamMsg, error) {
+	query := struct {
+		Seq  uint64 `json:"seq"`
+		Next string `json:"next_by_subj,omitempty"`
+	}{Seq: seq}
+	if next {
+		query.Next = ">"
+	}
+	body, err := json.Marshal(query)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, watchTimeout, fmt.Errorf("no answer within %s", watchTimeout))
+	defer cancel()
+	reply, err := m.o.Conn.RequestWithContext(ctx, m.apiPrefix()+"STREAM.MSG.GET."+stream, body)
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message *struct {
+			Subject string    `json:"subject"`
+			Seq     uint64    `json:"seq"`
+			Data    []byte    `json:"data"`
+			Time    time.Time `json:"time"`
+		} `json:"message"`
+	}
+	if err := json.Unmarshal(reply.Data, &answer); err != nil {
+		return nil, err
+	}
+	switch msg := answer.Message; {
+	case answer.Error != nil && answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
+		return nil, jetstream.ErrMsgNotFound
+	case answer.Error != nil:
+		return nil, answer.Error
+	case msg == nil:
+		return nil, jetstream.ErrInvalidJetStreamResponse
+	default:
+		return &jetstream.RawStreamMsg{Subject: msg.Subject, Sequence: msg.Seq, Data: msg.Data, Time: msg.Time}, nil
+	}
+}
+
+// apiPrefix is what the subjects of JetStream's requests begin with. The client
+// library tells it only where it is not the usual one.
+func (m *Materializer) apiPrefix() string {
+	switch o := m.o.JS.Options(); {
+	case o.Domain != "":
+		return "$JS." + o.Domain + ".API."
+	case o.APIPrefix != "":
+		return strings.TrimSuffix(o.APIPrefix, ".") + "."
+	}
+	return jetstream.DefaultAPIPrefix
+}
