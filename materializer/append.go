@@ -44,8 +44,7 @@ var errLostRace = errors.New("another materializer was first")
 
 // pending are facts that wait to be appended as one atomic batch.
 type pending struct {
-	msgs  []*nats.Msg
-	rows  []store.Row
+	msgs  []*nats.Msg // their rows stand at the end of the unit's
 	bytes int
 }
 
@@ -79,8 +78,11 @@ func (a *attempt) enqueue(m *message, index int, f *projection.Fact) error {
 		Origin: bus.Origin{Seq: m.Seq, Time: m.Time, Index: index},
 		Source: f.Source, Trace: m.trace, Data: f.Data,
 	}
+	if p.msgs == nil {
+		p.msgs = make([]*nats.Msg, 0, min(maxAppendMessages, len(a.batch)))
+	}
 	p.msgs = append(p.msgs, a.m.eventMessage(&row))
-	p.rows = append(p.rows, row)
+	a.unit.commit.Rows = append(a.unit.commit.Rows, row)
 	p.bytes += size
 	return nil
 }
@@ -91,7 +93,7 @@ func (m *Materializer) eventMessage(r *store.Row) *nats.Msg {
 		Seq: r.Seq, Session: r.Key.Session, Workspace: r.Key.Workspace, RecordedAt: r.RecordedAt,
 		StoredAt: r.Origin.Time / int64(time.Millisecond), Type: r.Type, Data: r.Data,
 	}
-	h := make(nats.Header, 10)
+	h := make(nats.Header, 8)
 	values := make([]string, 0, 6) // one allocation for the values of all headers
 	set := func(name, value string) {
 		values = append(values, value)
@@ -122,8 +124,8 @@ func (a *attempt) launch() error {
 		return err
 	}
 	a.appends = append(a.appends, sent)
-	last := p.rows[len(p.rows)-1]
-	a.unit.commit.Rows = append(a.unit.commit.Rows, p.rows...)
+	rows := a.unit.commit.Rows
+	last := &rows[len(rows)-1]
 	a.table = last.Seq
 	a.end = end{seq: last.Seq, known: true, origin: last.Origin}
 	a.pending = pending{}

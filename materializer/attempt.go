@@ -27,8 +27,10 @@ type attempt struct {
 }
 
 func (w *worker) newAttempt(batch []*message) *attempt {
+	u := &unit{units: 1, done: make([]done, 0, len(batch))}
+	u.commit.Rows = make([]store.Row, 0, len(batch)) // most messages give one fact
 	return &attempt{
-		m: w.m, cache: w.cache, batch: batch, unit: &unit{units: 1}, touched: make(map[bus.Key]*cached),
+		m: w.m, cache: w.cache, batch: batch, unit: u, touched: make(map[bus.Key]*cached),
 		from: w.table, place: w.place,
 	}
 }

@@ -59,7 +59,7 @@ func (q *intake) take(ctx context.Context, idle <-chan time.Time) ([]*message, e
 	var batch []*message
 	select {
 	case m := <-q.ch:
-		batch = append(batch, m)
+		batch = append(make([]*message, 0, min(len(q.ch)+1, maxBatchMessages)), m)
 	case <-idle:
 		return nil, nil
 	case <-ctx.Done():

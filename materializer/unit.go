@@ -8,11 +8,11 @@ import (
 
 const (
 	// maxUnitsInFlight is how many batches may be appended ahead of the commit.
-	maxUnitsInFlight = 4
+	maxUnitsInFlight = 2
 	// bigUnit is from how many messages on a unit shows load, goodCommit how many
 	// messages are worth waiting for then, maxCommitMessages bounds a transaction.
-	bigUnit           = maxBatchMessages / 8
-	goodCommit        = maxBatchMessages
+	bigUnit           = maxAppendMessages / 2
+	goodCommit        = 2 * maxBatchMessages
 	maxCommitMessages = 2 * maxBatchMessages
 )
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -81,53 +82,6 @@ DIR/skald.db. SIGTERM or Ctrl-C stop it cleanly, a second one at once.`,
 	return cmd
 }
 
-// check completes the options, and refuses flags that would do nothing. The second
-// logger is for the embedded server, whose life cycle is of interest seldom.
-func (o *serveOptions) check(cmd *cobra.Command, e env) (log, quiet *slog.Logger, err error) {
-	f := cmd.Flags()
-	embedded := []string{"listen", "nats-config", "sync-interval"}
-	if o.nats.server == "" && !f.Changed("listen") && !f.Changed("nats-config") && !f.Changed("sync-interval") {
-		o.nats.server = os.Getenv("NATS_URL")
-	} else if o.nats.server != "" {
-		for _, name := range embedded {
-			if f.Changed(name) {
-				return nil, nil, usage("--%s: is for the embedded NATS server, and --server names another one", name)
-			}
-		}
-	}
-	var level slog.Level
-	switch {
-	case o.data == "":
-		return nil, nil, usage("--data: must not be empty")
-	case f.Changed("server") && o.nats.server == "":
-		return nil, nil, usage("--server: must not be empty")
-	case o.sync < 0:
-		return nil, nil, usage("--sync-interval: must not be negative")
-	case o.idHorizon < time.Second:
-		return nil, nil, usage("--id-horizon: must be at least 1s")
-	case o.ingestBytes < 0:
-		return nil, nil, usage("--ingest-max-bytes: must not be negative")
-	case o.replicas < 1 || o.replicas > 5:
-		return nil, nil, usage("--replicas: must be 1 to 5")
-	case level.UnmarshalText([]byte(o.logLevel)) != nil:
-		return nil, nil, usage("--log-level: must be debug, info, warn or error, not %q", o.logLevel)
-	}
-	if _, err := bus.NewSubjects(o.nats.prefix); err != nil {
-		return nil, nil, usage("--%w", err)
-	}
-	if err := gateway.CheckListen(o.http); err != nil {
-		return nil, nil, usage("--http: %w", err)
-	}
-	if log = newLogger(e, level); level < slog.LevelInfo {
-		return log, log, nil
-	}
-	return log, newLogger(e, max(level, slog.LevelWarn)), nil
-}
-
-func newLogger(e env, level slog.Level) *slog.Logger {
-	return slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: level}))
-}
-
 // stopOnSignal returns a context that the first SIGINT or SIGTERM ends. The second
 // one ends the process.
 func stopOnSignal(ctx context.Context, e env) (context.Context, context.CancelFunc) {
@@ -151,12 +105,19 @@ func stopOnSignal(ctx context.Context, e env) (context.Context, context.CancelFu
 	}
 }
 
+// gcPercent trades some memory for processor time: under load much of what is read
+// and sent is garbage at once, and little lives on. GOGC overrides it.
+const gcPercent = 200
+
 // serve starts the parts in their order, runs them, and stops them in the reverse
 // one: gateway, service, materializer, store, NATS connection, NATS server.
 func serve(ctx context.Context, e env, o serveOptions, log, quiet *slog.Logger) (err error) {
 	subjects, err := bus.NewSubjects(o.nats.prefix)
 	if err != nil {
 		return err
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
 	}
 	closing := func(doing string, close func() error) {
 		if closeErr := close(); closeErr != nil {
