@@ -19,7 +19,8 @@ type attempt struct {
 	batch   []*message
 	unit    *unit
 	touched map[bus.Key]*cached
-	from    uint64 // the EVENTS number it began at
+	ids     map[store.IDKey]store.KnownID // what the store knows of the batch's event ids
+	from    uint64                        // the EVENTS number it began at
 	place
 	tail    *tail // open while EVENTS is being followed
 	pending pending
@@ -44,6 +45,10 @@ func (a *attempt) run(ctx context.Context) error {
 			return err
 		}
 	}
+	var err error
+	if a.ids, err = a.cache.lookUp(ctx, a.batch, a.horizon()); err != nil {
+		return err
+	}
 	for _, m := range a.batch {
 		if err := a.message(ctx, m); err != nil {
 			return err
@@ -57,6 +62,10 @@ func (a *attempt) run(ctx context.Context) error {
 	}
 	return a.finish()
 }
+
+// horizon is the time before which an event id must not have been applied to be
+// known still, ns.
+func (a *attempt) horizon() int64 { return a.highest - a.m.o.Streams.Horizon.Nanoseconds() }
 
 // message takes one message: the state moves by its own projection, the rows by
 // what EVENTS holds, and what EVENTS lacks is queued to be appended.
@@ -97,9 +106,7 @@ func (a *attempt) project(ctx context.Context, m *message) (projection.Result, e
 	a.touched[m.Key] = e
 	var known *projection.KnownID
 	if id := m.Identity; id.EventID != "" && id.Publisher == "" {
-		if known, err = a.cache.known(ctx, m.Key, id.EventID, a.highest-a.m.o.Streams.Horizon.Nanoseconds()); err != nil {
-			return projection.Result{}, err
-		}
+		known = a.cache.known(store.IDKey{Key: m.Key, EventID: id.EventID}, a.ids, a.horizon())
 	}
 	res := e.state.Apply(m.Message, known)
 	a.note(m, &res)

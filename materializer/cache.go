@@ -24,8 +24,8 @@ type cache struct {
 	reader *store.Reader
 	states map[bus.Key]*cached
 	bytes  int64
-	ids    map[idKey]idEntry
-	idFIFO []idKey // ids in the order they were added
+	ids    map[store.IDKey]idEntry
+	idFIFO []idAdded // ids in the order they were added
 }
 
 type cached struct {
@@ -34,9 +34,9 @@ type cached struct {
 	bytes int64
 }
 
-type idKey struct {
-	key bus.Key
-	id  string
+type idAdded struct {
+	key store.IDKey
+	seq uint64
 }
 
 type idEntry struct {
@@ -46,7 +46,7 @@ type idEntry struct {
 }
 
 func newCache(r *store.Reader) *cache {
-	return &cache{reader: r, states: make(map[bus.Key]*cached), ids: make(map[idKey]idEntry)}
+	return &cache{reader: r, states: make(map[bus.Key]*cached), ids: make(map[store.IDKey]idEntry)}
 }
 
 // state returns the session's state as of all messages before seq, to be changed
@@ -84,12 +84,11 @@ func (c *cache) drop(keys map[bus.Key]*cached) {
 
 // trim makes room, in no particular order, among what the store can give again.
 func (c *cache) trim(committed uint64) {
-	for len(c.idFIFO) > 0 {
-		k := c.idFIFO[0]
-		if e, ok := c.ids[k]; ok && e.seq > committed {
-			break
+	for len(c.idFIFO) > 0 && c.idFIFO[0].seq <= committed {
+		// An id that was added anew, since its horizon had passed, is still in flight.
+		if k := c.idFIFO[0].key; c.ids[k].seq <= committed {
+			delete(c.ids, k)
 		}
-		delete(c.ids, k)
 		c.idFIFO = c.idFIFO[1:]
 	}
 	if len(c.states) <= maxCachedStates && c.bytes <= maxCachedBytes {
@@ -106,36 +105,52 @@ func (c *cache) trim(committed uint64) {
 	}
 }
 
-// known returns what is known of the event id at the highest time now, nil if
-// nothing is.
-func (c *cache) known(ctx context.Context, k bus.Key, id string, notBefore int64) (*projection.KnownID, error) {
-	if e, ok := c.ids[idKey{k, id}]; ok {
-		if e.applied < notBefore {
-			return nil, nil
+// lookUp asks the store for the event ids of a batch, all at once. What is in
+// flight is not in the store's answer, but in ids.
+func (c *cache) lookUp(ctx context.Context, batch []*message, notBefore int64) (map[store.IDKey]store.KnownID, error) {
+	var ask []store.IDKey
+	for _, m := range batch {
+		if id := m.Identity; id.EventID != "" && id.Publisher == "" && m.subjectErr == nil && !m.admin {
+			ask = append(ask, store.IDKey{Key: m.Key, EventID: id.EventID})
 		}
-		return &projection.KnownID{Hash: e.hash}, nil
 	}
-	h, ok, err := c.reader.KnownID(ctx, k, id, notBefore)
-	if err != nil {
-		return nil, fmt.Errorf("look up event id: %w", err)
-	}
-	if !ok {
+	if len(ask) == 0 {
 		return nil, nil
 	}
-	return &projection.KnownID{Hash: h}, nil
+	known, err := c.reader.KnownIDs(ctx, ask, notBefore)
+	if err != nil {
+		return nil, fmt.Errorf("look up event ids: %w", err)
+	}
+	return known, nil
+}
+
+// known returns what is known of an event id from notBefore on (ns since 1970):
+// in flight, or else in what the store has answered. nil is nothing.
+func (c *cache) known(id store.IDKey, stored map[store.IDKey]store.KnownID, notBefore int64) *projection.KnownID {
+	hash, applied := stored[id].Hash, stored[id].AppliedTime
+	e, ok := c.ids[id]
+	if ok {
+		hash, applied = e.hash, e.applied
+	} else if _, ok = stored[id]; !ok {
+		return nil
+	}
+	if applied < notBefore {
+		return nil
+	}
+	return &projection.KnownID{Hash: hash}
 }
 
 // remember adds an id that is in flight.
 func (c *cache) remember(id store.ID) {
-	k := idKey{id.Key, id.EventID}
+	k := store.IDKey{Key: id.Key, EventID: id.EventID}
 	c.ids[k] = idEntry{hash: id.Hash, applied: id.AppliedTime, seq: id.IngestSeq}
-	c.idFIFO = append(c.idFIFO, k)
+	c.idFIFO = append(c.idFIFO, idAdded{k, id.IngestSeq})
 }
 
 // forget takes back the newest n ids, which an attempt added that came to nothing.
 func (c *cache) forget(ids []store.ID) {
 	for _, id := range ids {
-		delete(c.ids, idKey{id.Key, id.EventID})
+		delete(c.ids, store.IDKey{Key: id.Key, EventID: id.EventID})
 	}
 	c.idFIFO = c.idFIFO[:len(c.idFIFO)-len(ids)]
 }

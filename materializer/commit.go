@@ -87,7 +87,8 @@ func (m *Materializer) commit(stop, ctx context.Context, u *unit) error {
 			logged = time.Now()
 		}
 		if stop.Err() != nil {
-			return nil
+			// Not nil: what comes after this unit must not be committed without it.
+			return stop.Err()
 		}
 		if err := wait.wait(ctx); err != nil {
 			if stop.Err() != nil {

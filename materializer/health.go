@@ -39,8 +39,10 @@ type health struct {
 // check says so, although no error is known yet: SQLite waits 5 s for a lock.
 const slowAfter = 3 * time.Second
 
+// init begins with what has not been found out yet: until the streams are known to
+// be the right ones nothing is read, and nobody is to be told that all is well.
 func (h *health) init() {
-	h.detail = map[string]string{}
+	h.detail = map[string]string{checkIngest: "not reading yet"}
 	h.since = map[string]time.Time{}
 }
 

@@ -26,6 +26,8 @@ const (
 	// missed ones and the consumer is made again.
 	pullHeartbeat = 2 * time.Second
 	pullExpiry    = 10 * time.Second
+	// quietEvery is how long nothing has to come until the stream itself is asked.
+	quietEvery = time.Second
 )
 
 // intake hands messages from the reader to the worker, bounded in number and
@@ -138,8 +140,22 @@ func (m *Materializer) readOn(ctx context.Context, last *uint64, in *intake) err
 	}
 	defer it.Stop()
 	m.health.set(checkIngest, "")
-	for sent := uint64(1); ; sent++ {
-		msg, err := it.Next(jetstream.NextContext(ctx))
+	quiet := newQuiet(ctx, *last)
+	defer func() { quiet.cancel() }()
+	for sent := uint64(1); ; {
+		msg, err := it.Next(jetstream.NextContext(quiet.ctx))
+		if err != nil && quiet.ctx.Err() != nil && ctx.Err() == nil {
+			if quiet.last == *last {
+				err = m.overlooked(ctx, *last)
+			} else {
+				err = nil // it was not
+			}
+			if err == nil {
+				quiet.cancel()
+				quiet = newQuiet(ctx, *last)
+				continue
+			}
+		}
 		if err != nil {
 			return fmt.Errorf("next message: %w", err)
 		}
@@ -150,6 +166,7 @@ func (m *Materializer) readOn(ctx context.Context, last *uint64, in *intake) err
 		if meta.Sequence.Consumer != sent {
 			return errLostDelivery
 		}
+		sent++
 		seq := meta.Sequence.Stream
 		if seq <= *last {
 			continue
@@ -166,14 +183,41 @@ func (m *Materializer) readOn(ctx context.Context, last *uint64, in *intake) err
 	}
 }
 
+// quiet is a while in which the consumer may have nothing to send.
+type quiet struct {
+	ctx    context.Context // ends with the while
+	cancel context.CancelFunc
+	last   uint64 // what was read when it began
+}
+
+func newQuiet(ctx context.Context, last uint64) quiet {
+	q := quiet{last: last}
+	q.ctx, q.cancel = context.WithTimeout(ctx, quietEvery)
+	return q
+}
+
+// overlooked returns an error if INGEST holds a message after the sequence last,
+// which a quiet consumer should have sent: it has, but the message was lost on its
+// way, and without acknowledgements nobody sends it again.
+func (m *Materializer) overlooked(ctx context.Context, last uint64) error {
+	switch _, err := m.getMsg(ctx, m.o.Streams.Ingest, last+1, true); {
+	case err == nil:
+		return errLostDelivery
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return nil
+	default:
+		return fmt.Errorf("look for messages after %d: %w", last, err)
+	}
+}
+
 // hole decides what it means that the consumer went on at to+1: nothing is ever
 // removed from INGEST's middle, so either the consumer skipped what is there,
 // and is made again, or the stream has lost what it acknowledged.
 func (m *Materializer) hole(ctx context.Context, from, to uint64) error {
-	switch _, err := m.getMsg(ctx, m.o.Streams.Ingest, from, false); {
-	case err == nil:
-		return fmt.Errorf("consumer skipped messages %d to %d", from, to)
-	case !errors.Is(err, jetstream.ErrMsgNotFound):
+	switch next, err := m.getMsg(ctx, m.o.Streams.Ingest, from, true); {
+	case err == nil && next.Sequence <= to:
+		return fmt.Errorf("consumer skipped message %d", next.Sequence)
+	case err != nil && !errors.Is(err, jetstream.ErrMsgNotFound):
 		return fmt.Errorf("look for message %d: %w", from, err)
 	}
 	info, err := m.o.Streams.Ingest.Info(ctx)

@@ -79,6 +79,9 @@ func (m *Materializer) watch(ctx context.Context) error {
 func (m *Materializer) look(ctx context.Context) (Ends, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, watchTimeout, fmt.Errorf("no answer within %s", watchTimeout))
 	defer cancel()
+	// Before the server is asked: while it answers, messages are stored and
+	// committed, and INGEST would seem to end below what the store has read.
+	pos, _ := m.committed.get()
 	in, err := m.o.Streams.Ingest.Info(ctx)
 	if err != nil {
 		m.health.set(checkStreams, describe(ctx, "INGEST", err))
@@ -95,7 +98,7 @@ func (m *Materializer) look(ctx context.Context) (Ends, error) {
 	if epoch := ev.Config.Metadata[bus.MetaEpoch]; epoch != m.o.Streams.Epoch {
 		return Ends{}, fmt.Errorf("%w: EVENTS now has epoch %q, this store %q", bus.ErrOtherBus, epoch, m.o.Streams.Epoch)
 	}
-	if pos, _ := m.committed.get(); in.State.LastSeq < pos.IngestSeq {
+	if in.State.LastSeq < pos.IngestSeq {
 		return Ends{}, fmt.Errorf("%w: it ends at %d, the store is at %d; restore INGEST from a copy that is not older than the store", ErrIngestBehind, in.State.LastSeq, pos.IngestSeq)
 	}
 	m.health.set(checkStreams, "")

@@ -43,6 +43,7 @@ func TestCommit_ReadsBackWhole(t *testing.T) {
 		Held:     []store.HeldWrite{{Key: alpha, Page: &held}},
 	})
 	commit(t, s, &store.Commit{Position: pos, Counters: counters})
+	require.EqualValues(t, 77, number(t, raw(t, path), "SELECT last_activity_at_ms FROM sessions WHERE session_id = 'alpha' AND workspace_id = 'acme'"))
 
 	for _, again := range []bool{false, true} {
 		if again {
@@ -196,8 +197,26 @@ func TestCommit_EndedContext(t *testing.T) {
 	err := s.Commit(ctx, &store.Commit{Position: at(1, 1), Rows: []store.Row{row(1, alpha, "error")}})
 	require.ErrorIs(t, err, context.Canceled)
 	require.Zero(t, position(t, s))
+	// One that ends after the commit has begun does not interrupt it: SQLite would roll
+	// back, and what came after would be durable each on its own.
+	late := &lateContext{}
+	late.Context, late.cancel = context.WithCancel(t.Context())
+	require.NoError(t, s.Commit(late, &store.Commit{Position: at(1, 1), Rows: []store.Row{row(1, alpha, "error")}}))
+	require.ErrorIs(t, late.Err(), context.Canceled)
+	require.Len(t, walk(t, s.Reader(), store.PageQuery{}), 1)
 	_, err = s.Reader().Page(ctx, store.PageQuery{Limit: 1})
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+// lateContext ends as soon as somebody has seen that it has not.
+type lateContext struct {
+	context.Context
+	cancel context.CancelFunc
+}
+
+func (c *lateContext) Err() error {
+	defer c.cancel()
+	return c.Context.Err()
 }
 
 // Another program's write lock is a pause: the commit says busy after its time, readers

@@ -10,12 +10,8 @@ import (
 // BusyTimeout is how long a statement waits for the lock of another program.
 const BusyTimeout = 5 * time.Second
 
-// maxWAL is the size, in bytes, to which SQLite cuts the log once readers have let
-// go of it.
-const maxWAL = 64 << 20
-
 // Parameters of connections: those that the driver reads begin with an underscore.
-// The busy timeout is that of BusyTimeout in ms.
+// The busy timeout is BusyTimeout in ms.
 const (
 	// probeParams touch nothing: the file may be another program's. mode=rw does
 	// not create.
@@ -23,7 +19,8 @@ const (
 	// createParams make a new file that can give pages back later.
 	createParams = "mode=rwc&_txlock=immediate&_auto_vacuum=INCREMENTAL&_synchronous=FULL" + commonParams
 	// writerParams: immediate transactions, since one that reads first and writes
-	// later is refused at once when another program wrote in between.
+	// later is refused at once when another program wrote in between. The log is cut
+	// to 64 MiB once readers have let go of it.
 	writerParams = "mode=rw&_txlock=immediate&_journal_mode=WAL&_synchronous=FULL" +
 		"&_pragma=journal_size_limit(67108864)&_pragma=cache_size(-16384)" + commonParams
 	// readerParams: any commit empties a reader's cache, so a large one is no use.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/skaldbus/skald/bus"
@@ -36,9 +35,9 @@ var (
 	// ErrBusy: another program holds the file's lock for longer than [BusyTimeout].
 	// Nothing was written; try again.
 	ErrBusy = errors.New("store is locked by another program")
-	// ErrOrder: a commit's rows are not numbered upwards from the table's end, or
-	// beyond the number that it passes. A mistake of the caller.
-	ErrOrder = errors.New("rows out of order")
+	// ErrBadCommit: a commit contradicts itself or the table: numbers that do not go
+	// up, a session written twice. A mistake of the caller; nothing was written.
+	ErrBadCommit = errors.New("commit contradicts itself or the table")
 	// ErrBeyond: the cursor lies beyond this store's last number. Whether it is
 	// ahead of everything, or only of this store, EVENTS decides.
 	ErrBeyond = errors.New("cursor lies beyond this store's end")
@@ -77,9 +76,10 @@ func (e *AmbiguousError) Error() string {
 // Unwrap returns [bus.ErrAmbiguous].
 func (e *AmbiguousError) Unwrap() error { return bus.ErrAmbiguous }
 
-// code returns SQLite's extended result code of err, 0 if it has none.
+// code returns SQLite's extended result code of err, which the driver's errors have,
+// 0 if it has none.
 func code(err error) int {
-	var e *sqlite.Error
+	var e interface{ Code() int }
 	if errors.As(err, &e) {
 		return e.Code()
 	}

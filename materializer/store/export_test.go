@@ -1,5 +1,7 @@
 package store
 
+import "context"
+
 // Seams for tests in package store_test.
 
 // SetRejectBytes lowers MaxRejectBytes for one store.
@@ -18,6 +20,23 @@ func (s *Store) Pragma(text string) (v string, err error) {
 func (r *Reader) ReaderPragma(text string) (v string, err error) {
 	err = r.pool.db.QueryRow("PRAGMA " + text).Scan(&v)
 	return v, err
+}
+
+// OpenFrozen opens a file at rest as a reader does that may not write its directory.
+func OpenFrozen(path string) (*Reader, error) {
+	r := &Reader{path: path, examine: maxExamined}
+	return r, r.openFrozen(context.Background(), nil)
+}
+
+// ReadDuring reads the position, with other things going on in the middle.
+func (r *Reader) ReadDuring(ctx context.Context, meanwhile func() error) (Position, error) {
+	return view(ctx, r, "read", func(ctx context.Context, t *tx) (Position, error) {
+		h, err := readHead(ctx, t)
+		if err == nil {
+			err = meanwhile()
+		}
+		return h.Position, err
+	})
 }
 
 // Frozen reports whether the file is read as one that nobody writes.
@@ -41,7 +60,7 @@ func Texts() map[string]string {
 		"sqlSessions": sqlSessions, "sqlSessionsOfWorkspace": sqlSessionsOfWorkspace, "sqlSessionsOfID": sqlSessionsOfID, "sqlSessionOfKey": sqlSessionOfKey,
 		"sqlWorkspacesOfID": sqlWorkspacesOfID, "sqlFindSession": sqlFindSession, "sqlLoadState": sqlLoadState, "sqlHeld": sqlHeld,
 		"sqlIdentify": sqlIdentify, "sqlHead": sqlHead, "sqlMarks": sqlMarks,
-		"sqlPendingRemovals": sqlPendingRemovals, "sqlNextRemovals": sqlNextRemovals, "sqlKnownID": sqlKnownID,
+		"sqlPendingRemovals": sqlPendingRemovals, "sqlNextRemovals": sqlNextRemovals, "sqlKnownID": sqlKnownID, "sqlKnownIDs": sqlKnownIDs,
 		"sqlRejects": sqlRejects, "sqlRejectsOfWorkspace": sqlRejectsOfWorkspace, "sqlRejectsOfID": sqlRejectsOfID, "sqlRejectsOfSession": sqlRejectsOfSession,
 		"sqlReject": sqlReject, "sqlRejectOfCount": sqlRejectOfCount, "sqlRejectOfEvent": sqlRejectOfEvent,
 		"sqlInsertEvent": sqlInsertEvent, "sqlInsertSession": sqlInsertSession, "sqlCountRows": sqlCountRows,

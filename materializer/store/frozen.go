@@ -14,8 +14,8 @@ import (
 // A file in WAL mode that was closed cleanly has neither log nor index, and a reader
 // has to make the index; where it may not write the directory it can only read the
 // file as one that nobody writes. SQLite then takes no locks and looks at no log, so
-// a service that starts meanwhile would go unnoticed: the reader keeps no connection,
-// and compares the file before and after each answer.
+// a service that starts meanwhile would go unnoticed: the reader compares the file
+// before and after each answer, and opens it anew if it is not the same.
 
 // fingerprint is the file as it was when it was opened frozen.
 type fingerprint struct {
@@ -64,7 +64,6 @@ func (r *Reader) openFrozen(ctx context.Context, cause error) error {
 	if err != nil {
 		return wrap("open for reading as a file at rest", err)
 	}
-	p.db.SetMaxIdleConns(-1)
 	r.pool, r.frozen = p, f
 	return nil
 }

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"fmt"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,7 +15,8 @@ import (
 // An id is known in its session, within the horizon; applied again after it, it counts
 // from then, with its new hash.
 func TestKnownID(t *testing.T) {
-	s := open(t)
+	path := filepath.Join(t.TempDir(), "skald.db")
+	s := openAt(t, path)
 	remember := func(key bus.Key, id string, hash byte, applied int64) {
 		t.Helper()
 		commit(t, s, &store.Commit{Position: position(t, s), IDs: []store.ID{{Key: key, EventID: id, Hash: projection.Hash{hash}, AppliedTime: applied, IngestSeq: 1}}})
@@ -24,6 +26,12 @@ func TestKnownID(t *testing.T) {
 		h, ok, err := s.Reader().KnownID(t.Context(), key, id, notBefore)
 		require.NoError(t, err)
 		require.Equal(t, ok, h != projection.Hash{})
+		// Asked for among others, it is the same.
+		asked := store.IDKey{Key: key, EventID: id}
+		many, err := s.Reader().KnownIDs(t.Context(), []store.IDKey{{Key: beta, EventID: "none"}, asked, asked}, notBefore)
+		require.NoError(t, err)
+		require.Equal(t, h, many[asked].Hash)
+		require.Equal(t, ok, len(many) == 1)
 		return h[0]
 	}
 	require.Zero(t, known(alpha, "a", 0))
@@ -39,7 +47,8 @@ func TestKnownID(t *testing.T) {
 	forget(t, s, alpha)
 	require.Zero(t, known(alpha, "a", 0), "a forgotten session knows none")
 	remember(alpha, "b", 4, 400)
-	require.Zero(t, known(alpha, "b", 0), "and is taught none")
+	require.Zero(t, known(alpha, "b", 0))
+	require.Zero(t, number(t, raw(t, path), "SELECT count(*) FROM ids WHERE event_id = 'b'"), "and is taught none")
 	require.EqualValues(t, 2, known(gamma, "a", 0))
 }
 

@@ -91,12 +91,22 @@ func (s *Store) open(ctx context.Context, path string) error {
 	if err := s.reader.pool.prepare(ctx, readerTexts()); err != nil {
 		return err
 	}
-	return s.write(ctx, "read position", func(ctx context.Context, t *tx) (err error) {
+	err = s.write(ctx, "read position", func(ctx context.Context, t *tx) (err error) {
 		if s.head, err = readHead(ctx, t); err == nil {
 			s.mark, err = newestMark(ctx, t)
 		}
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	// A file that may only be read opens without an error, and lets transactions
+	// begin: the first write would tell, when messages have been taken on already.
+	err = s.write(ctx, "try to write", func(ctx context.Context, t *tx) error { return s.head.write(ctx, t) })
+	if errors.Is(err, ErrFull) {
+		return nil // passes without anyone opening the store again
+	}
+	return err
 }
 
 // prepareFile makes the file or brings its schema up to date. It does so on a

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -63,7 +64,8 @@ func TestOpen_Settings(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "skald.db")
 	s := openAt(t, path)
 	for name, want := range map[string]string{
-		"synchronous": "2", "journal_mode": "wal", "auto_vacuum": "2", "journal_size_limit": "67108864", "busy_timeout": "5000", "fullfsync": "1",
+		"synchronous": "2", "journal_mode": "wal", "auto_vacuum": "2", "journal_size_limit": "67108864", "fullfsync": "1",
+		"busy_timeout": fmt.Sprint(store.BusyTimeout.Milliseconds()),
 	} {
 		got, err := s.Pragma(name)
 		require.NoError(t, err)
@@ -135,6 +137,17 @@ func TestOpen_RefusesOtherFiles(t *testing.T) {
 	require.NoFileExists(t, missing)
 	_, err = store.Open(filepath.Join(dir, "no", "skald.db"), options(t))
 	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// A reader does not guess at the tables of an older schema: the service brings them up
+// to date.
+func TestOpenReader_OlderSchema(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "skald.db")
+	require.NoError(t, openAt(t, path).Close())
+	change(t, path, "PRAGMA user_version = 0")
+	_, err := store.OpenReader(path)
+	require.ErrorIs(t, err, store.ErrNoStore)
+	require.ErrorContains(t, err, "its schema is 0, this program reads 1")
 }
 
 // A file that a crash left empty is made a store; readers see none until then.

@@ -18,6 +18,9 @@ const (
 	// maxExamined is how many rows a page looks at for a type, or past rows that are
 	// hidden, before it hands out a cursor and lets others have the connection.
 	maxExamined = 5000
+	// maxSorted is how many it looks at where the rows of several sessions have to be
+	// sorted: with 1,000 sessions 1,000 rows took 13 ms and 5,000 took 400 ms.
+	maxSorted = 1000
 	// envelopeBytes is more than the members of a page around its events take.
 	envelopeBytes = 256
 )
@@ -117,6 +120,9 @@ func readPage(ctx context.Context, t *tx, q *PageQuery) (Page, error) {
 	if q.Type != "" || f.hidden {
 		examine = q.examine
 	}
+	if f.several {
+		examine = min(examine, maxSorted)
+	}
 	args := []any{int64(after), examine, q.Limit, q.Type, f.value}
 	if p.Events, err = readEvents(ctx, t, q.MaxBytes, f.rows, args); err != nil {
 		return Page{}, err
@@ -151,6 +157,7 @@ type filter struct {
 	rows, end string // the rows; the last number that the first looks at
 	value     any    // what the texts compare with
 	hidden    bool   // rows that no reader sees may lie between
+	several   bool   // rows of several sessions are sorted
 	nothing   bool   // nothing can match
 }
 
@@ -169,12 +176,12 @@ func (q *PageQuery) filter(ctx context.Context, t *tx) (f filter, err error) {
 			f.rows = sqlTypedPageOfSession
 		}
 	case q.Session != "":
-		f = filter{rows: sqlPageOfID, end: sqlEndOfID, value: q.Session}
+		f = filter{rows: sqlPageOfID, end: sqlEndOfID, value: q.Session, several: true}
 		if q.Type != "" {
 			f.rows = sqlTypedPageOfID
 		}
 	case q.Workspace != "":
-		f = filter{rows: sqlPageOfWorkspace, end: sqlEndOfWorkspace, value: q.Workspace}
+		f = filter{rows: sqlPageOfWorkspace, end: sqlEndOfWorkspace, value: q.Workspace, several: true}
 		if q.Type != "" {
 			f.rows = sqlTypedPageOfWorkspace
 		}

@@ -314,6 +314,10 @@ func TestOpen_NamesMissingPermission(t *testing.T) {
 		// The file is writable, the directory is not.
 		require.NoError(t, os.Chmod(path, 0o666))
 		refused(path)
+		// The directory is writable, the file is not.
+		require.NoError(t, os.Chmod(path, 0o444))
+		require.NoError(t, os.Chmod(dir, 0o777))
+		refused(path)
 	}
 	require.NoError(t, os.Chmod(path, 0o644))
 	require.Len(t, walk(t, openAt(t, path).Reader(), store.PageQuery{}), 1)

@@ -74,6 +74,7 @@ const (
 	sqlPendingRemovals = `SELECT coalesce(sum(s.event_count), 0) FROM removals r CROSS JOIN sessions s ON s.session_pk = r.session_pk`
 	sqlNextRemovals    = `SELECT e.seq, s.workspace_id, s.session_id, e.origin_seq, e.origin_time, e.origin_index FROM removals r CROSS JOIN sessions s ON s.session_pk = r.session_pk CROSS JOIN events e INDEXED BY events_session ON e.session_pk = r.session_pk ORDER BY r.session_pk, e.seq LIMIT ?1`
 	sqlKnownID         = `SELECT hash FROM ids WHERE event_id = ?1 AND session_pk = (SELECT session_pk FROM sessions INDEXED BY sessions_key WHERE session_id = ?2 AND workspace_id = ?3 AND forgotten = 0) AND applied_time >= ?4`
+	sqlKnownIDs        = `SELECT s.workspace_id, s.session_id, i.event_id, i.hash, i.applied_time FROM json_each(?1) j CROSS JOIN ids i ON i.event_id = j.value CROSS JOIN sessions s ON s.session_pk = i.session_pk WHERE i.applied_time >= ?2 AND s.forgotten = 0`
 )
 
 // Rejects: in lists ?1 the id after which they are wanted, ?2 how many.
@@ -101,7 +102,7 @@ func readerTexts() []string {
 		sqlPageOfID, sqlTypedPageOfID, sqlPageOfWorkspace, sqlTypedPageOfWorkspace,
 		sqlEndOfAll, sqlEndOfSession, sqlEndOfID, sqlEndOfWorkspace, sqlRows, sqlLastRow,
 		sqlSessions, sqlSessionsOfWorkspace, sqlSessionsOfID, sqlSessionOfKey, sqlWorkspacesOfID,
-		sqlFindSession, sqlLoadState, sqlHeld, sqlHead, sqlMarks, sqlPendingRemovals, sqlNextRemovals, sqlKnownID,
+		sqlFindSession, sqlLoadState, sqlHeld, sqlHead, sqlMarks, sqlPendingRemovals, sqlNextRemovals, sqlKnownID, sqlKnownIDs,
 		sqlRejects, sqlRejectsOfWorkspace, sqlRejectsOfID, sqlRejectsOfSession,
 		sqlReject, sqlRejectOfCount, sqlRejectOfEvent,
 	}

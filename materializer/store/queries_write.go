@@ -1,13 +1,14 @@
 package store
 
-// What a commit writes.
+// What a commit writes. The texts that run once a row, a session or a message number
+// no parameters: the driver looks up the name of each numbered one at each run.
 const (
-	sqlInsertEvent = `INSERT INTO events (seq, session_pk, type, recorded_at_ms, origin_seq, origin_time, origin_index, source, trace, data) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)`
+	sqlInsertEvent = `INSERT INTO events (seq, session_pk, type, recorded_at_ms, origin_seq, origin_time, origin_index, source, trace, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 	sqlInsertSession = `INSERT INTO sessions (workspace_id, session_id, present, forgotten, first_seq, last_seq, event_count, last_activity_at_ms, held_pages, view, chain, publishers) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)`
-	sqlCountRows     = `UPDATE sessions SET first_seq = iif(event_count = 0, ?2, first_seq), last_seq = ?3, event_count = event_count + ?4 WHERE session_pk = ?1`
-	sqlSaveState     = `UPDATE sessions SET last_activity_at_ms = coalesce(?2, last_activity_at_ms), held_pages = ?3, view = coalesce(?4, view), chain = coalesce(?5, chain), publishers = coalesce(?6, publishers) WHERE session_pk = ?1`
-	sqlSaveBoth      = `UPDATE sessions SET first_seq = iif(event_count = 0, ?2, first_seq), last_seq = ?3, event_count = event_count + ?4, last_activity_at_ms = coalesce(?5, last_activity_at_ms), held_pages = ?6, view = coalesce(?7, view), chain = coalesce(?8, chain), publishers = coalesce(?9, publishers) WHERE session_pk = ?1`
+	sqlCountRows     = `UPDATE sessions SET first_seq = iif(event_count = 0, ?, first_seq), last_seq = ?, event_count = event_count + ? WHERE session_pk = ?`
+	sqlSaveState     = `UPDATE sessions SET last_activity_at_ms = coalesce(?, last_activity_at_ms), held_pages = ?, view = coalesce(?, view), chain = coalesce(?, chain), publishers = coalesce(?, publishers) WHERE session_pk = ?`
+	sqlSaveBoth      = `UPDATE sessions SET first_seq = iif(event_count = 0, ?, first_seq), last_seq = ?, event_count = event_count + ?, last_activity_at_ms = coalesce(?, last_activity_at_ms), held_pages = ?, view = coalesce(?, view), chain = coalesce(?, chain), publishers = coalesce(?, publishers) WHERE session_pk = ?`
 	sqlShowSession   = `UPDATE sessions SET present = 1 WHERE session_pk = ?1`
 
 	sqlForgetSession  = `UPDATE sessions SET present = 0, forgotten = 1, first_seq = 0, last_seq = 0, event_count = event_count + ?2, last_activity_at_ms = NULL, held_pages = 0, view = NULL, chain = NULL, publishers = NULL WHERE session_pk = ?1`
@@ -17,7 +18,7 @@ const (
 	sqlCountRemovals  = `UPDATE sessions SET event_count = event_count + ?2 WHERE session_pk = ?1`
 	sqlQueueRemoval   = `INSERT OR IGNORE INTO removals SELECT session_pk FROM sessions WHERE session_pk = ?1 AND event_count > 0`
 
-	sqlRememberID = `INSERT INTO ids (event_id, session_pk, hash, applied_time, ingest_seq) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (event_id, session_pk) DO UPDATE SET hash = excluded.hash, applied_time = excluded.applied_time, ingest_seq = excluded.ingest_seq`
+	sqlRememberID = `INSERT INTO ids (event_id, session_pk, hash, applied_time, ingest_seq) VALUES (?, ?, ?, ?, ?) ON CONFLICT (event_id, session_pk) DO UPDATE SET hash = excluded.hash, applied_time = excluded.applied_time, ingest_seq = excluded.ingest_seq`
 
 	sqlInsertReject  = `INSERT INTO rejects (ingest_seq, ingest_time, session_pk, subject, class, reason, detail, publisher, publisher_seq, event_id, payload, payload_size, payload_hash) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)`
 	sqlOldestPayload = `SELECT reject_id, length(payload) FROM rejects INDEXED BY rejects_kept WHERE payload IS NOT NULL ORDER BY reject_id LIMIT 1`

@@ -113,6 +113,9 @@ func view[T any](ctx context.Context, r *Reader, doing string, fn func(context.C
 			}
 		case err == nil:
 			return v, nil
+		case ctx.Err() != nil:
+			// What fails then has many names, of which "statement is closed" is one.
+			return v, fmt.Errorf("%s: %w", doing, context.Cause(ctx))
 		case !passes(err):
 			return v, wrap(doing, err)
 		}
@@ -151,16 +154,15 @@ func snapshot[T any](ctx context.Context, r *Reader, fn func(context.Context, *t
 }
 
 // passes reports whether an error of reading goes away by itself: another process
-// recovers the log or holds a lock, or has just made the log's index anew under us.
+// recovers the log, or has just made the log's index anew under us. A plain lock is
+// none of these, since the statement has waited for it.
 func passes(err error) bool {
-	switch c := code(err); {
-	case c == ioErrInPage:
-		return true
-	case c&0xFF == lib.SQLITE_BUSY:
+	switch code(err) {
+	case ioErrInPage, lib.SQLITE_BUSY_RECOVERY, lib.SQLITE_BUSY_SNAPSHOT:
 		return true
 	}
 	return false
 }
 
-// ioErrInPage is SQLITE_IOERR_IN_PAGE: a page of the log's index was not there.
+// ioErrInPage is SQLITE_IOERR_IN_PAGE, 8714: a page of the log's index was not there.
 const ioErrInPage = lib.SQLITE_IOERR | 34<<8

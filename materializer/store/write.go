@@ -8,10 +8,6 @@ import (
 	"github.com/skaldbus/skald/bus"
 )
 
-// ErrBadCommit says that a commit contradicts itself or the table: numbers that do
-// not go up, a session written twice. A mistake of the caller; nothing was written.
-var ErrBadCommit = errors.New("commit contradicts itself or the table")
-
 // Row is one fact with its origin, as EVENTS carries it.
 type Row struct {
 	Seq        uint64 // its number: the sequence in EVENTS

@@ -157,12 +157,12 @@ func (w *commit) updateSession(ctx context.Context, t *tx, c *sessionChange) err
 	s := c.write
 	switch {
 	case s == nil:
-		_, err = t.exec(ctx, sqlCountRows, c.row.pk, int64(c.first), int64(c.last), c.rows)
+		_, err = t.exec(ctx, sqlCountRows, int64(c.first), int64(c.last), c.rows, c.row.pk)
 	case c.rows == 0:
-		_, err = t.exec(ctx, sqlSaveState, c.row.pk, s.LastActivityAt, s.HeldPages, s.View, s.Chain, s.Publishers)
+		_, err = t.exec(ctx, sqlSaveState, s.LastActivityAt, s.HeldPages, s.View, s.Chain, s.Publishers, c.row.pk)
 	default:
-		_, err = t.exec(ctx, sqlSaveBoth, c.row.pk, int64(c.first), int64(c.last), c.rows,
-			s.LastActivityAt, s.HeldPages, s.View, s.Chain, s.Publishers)
+		_, err = t.exec(ctx, sqlSaveBoth, int64(c.first), int64(c.last), c.rows,
+			s.LastActivityAt, s.HeldPages, s.View, s.Chain, s.Publishers, c.row.pk)
 	}
 	if err != nil || c.row.present || c.rows == 0 && !s.Exists {
 		return err
