@@ -34,12 +34,14 @@
 // # What stands where
 //
 //   - schema.sql, migrate.go: the tables, and how an older file becomes a newer one.
-//   - open.go, create.go, dsn.go, pool.go, filesystem.go: opening files. wal.go: the log's size.
+//   - open.go, dsn.go, pool.go, filesystem.go: opening files. wal.go: the log's size.
 //   - write.go: the commit. write_session.go, cache.go: its part of sessions.
-//     position.go, ids.go, held.go, rejects.go: the other parts, written and read.
+//     position.go, ids.go, known.go, held.go, rejects.go: the other parts, written
+//     and read.
 //   - removal.go, prune.go: what leaves.
 //   - reader.go, frozen.go: snapshots. page.go, rows.go, session.go, status.go: what is read.
-//   - queries.go: the texts of all queries, whose plans a test asserts.
+//   - queries.go, queries_write.go: the texts of all statements, whose plans a test
+//     asserts.
 //   - errors.go: what can go wrong, and what it means.
 //
 // # Permissions

@@ -31,7 +31,7 @@ type SessionWrite struct {
 // sessionChange is what a commit does to one session.
 type sessionChange struct {
 	key         bus.Key
-	row         session // as it stands after the change, but for forgotten: as found
+	row         session // as the change leaves it
 	write       *SessionWrite
 	rows        int64 // new ones
 	first, last uint64
@@ -224,13 +224,12 @@ func (w *commit) queueRemoval(ctx context.Context, t *tx, c *sessionChange) erro
 // anySession returns the session's row, and makes one that readers do not see for an
 // unknown session: a reject or an id belongs to it, though it does not exist.
 func (w *commit) anySession(ctx context.Context, t *tx, key bus.Key) (session, error) {
-	row, known, err := w.find(ctx, t, key)
-	if err != nil || known {
-		w.sessions[key] = row
-		return row, err
-	}
 	c := &sessionChange{key: key}
-	err = w.insertSession(ctx, t, c)
+	var known bool
+	var err error
+	if c.row, known, err = w.find(ctx, t, key); err == nil && !known {
+		err = w.insertSession(ctx, t, c)
+	}
 	w.sessions[key] = c.row
 	return c.row, err
 }
