@@ -68,17 +68,17 @@ func (t *turn) observe(e *relayEvent) bool {
 	var o struct {
 		Type string
 		Data struct {
-			CommandID    json.RawMessage `json:"command_id"`
-			Command      json.RawMessage `json:"command"`
-			CreatedAt    int64           `json:"created_at_ms"`
-			StartedAt    int64           `json:"started_at_ms"`
-			Message      json.RawMessage `json:"message"`
-			Request      json.RawMessage `json:"request"`
-			ElicitID     json.RawMessage `json:"elicitation_id"`
-			Action       json.RawMessage `json:"action"`
-			Runtime      json.RawMessage `json:"runtime"`
-			InFlight     bool            `json:"prompt_in_flight"`
-			Outcome      struct {
+			CommandID json.RawMessage `json:"command_id"`
+			Command   json.RawMessage `json:"command"`
+			CreatedAt int64           `json:"created_at_ms"`
+			StartedAt int64           `json:"started_at_ms"`
+			Message   json.RawMessage `json:"message"`
+			Request   json.RawMessage `json:"request"`
+			ElicitID  json.RawMessage `json:"elicitation_id"`
+			Action    json.RawMessage `json:"action"`
+			Runtime   json.RawMessage `json:"runtime"`
+			InFlight  bool            `json:"prompt_in_flight"`
+			Outcome   struct {
 				Type string
 				Data struct {
 					StopReason string   `json:"stop_reason"`
