@@ -1,0 +1,303 @@
+package consumer_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/skaldbus/skald/bus"
+	"github.com/skaldbus/skald/consumer"
+	"github.com/skaldbus/skald/internal/natsd"
+	"github.com/skaldbus/skald/internal/skaldtest"
+	"github.com/skaldbus/skald/materializer"
+	"github.com/skaldbus/skald/materializer/store"
+)
+
+// world is a server with a bus and a materializer that fills its EVENTS.
+type world struct {
+	t       testing.TB
+	server  *natsd.Server
+	o       natsd.Options
+	subj    bus.Subjects
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	streams bus.Streams
+	store   *store.Store
+	stop    func() // the materializer
+}
+
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	w := &world{t: t, subj: skaldtest.Subjects(t), o: natsd.Options{Dir: t.TempDir(), SyncInterval: time.Minute}}
+	w.server = skaldtest.ServerWith(t, w.o)
+	w.o.Listen = w.server.Addr().String()
+	w.nc, w.js = skaldtest.Connect(t, w.server)
+	w.streams = skaldtest.Streams(t, w.js)
+	var err error
+	w.store, err = store.Open(filepath.Join(t.TempDir(), "skald.db"), store.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, w.store.Close()) })
+	require.NoError(t, w.store.Adopt(t.Context(), store.Bus{Epoch: w.streams.Epoch, IngestID: w.streams.IngestID}))
+	w.materialize()
+	return w
+}
+
+// materialize starts a materializer that runs until stop or the test's end.
+func (w *world) materialize() {
+	nc, err := nats.Connect(w.server.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	require.NoError(w.t, err)
+	js, err := jetstream.New(nc)
+	require.NoError(w.t, err)
+	// Its own view of the streams: nothing of ours may be waited for by its pulls.
+	streams, err := w.subj.Open(w.t.Context(), js, bus.StreamOptions{MaxPayload: nc.MaxPayload()}, w.streams.Epoch)
+	require.NoError(w.t, err)
+	m, err := materializer.New(materializer.Options{
+		Conn: nc, JS: js, Store: w.store, Streams: streams, Subjects: w.subj, Logger: logger(w.t),
+	})
+	require.NoError(w.t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = m.Run(ctx) }()
+	w.stop = sync.OnceFunc(func() { cancel(); <-done; nc.Close() })
+	w.t.Cleanup(w.stop)
+}
+
+func logger(t testing.TB) *slog.Logger {
+	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+// fail publishes n error messages of the session, each of which gives one event.
+func (w *world) fail(k bus.Key, n int) {
+	w.t.Helper()
+	for i := range n {
+		skaldtest.Publish(w.t, w.js, k, bus.ClassError, fmt.Sprintf(`{"recorded_at_ms":%d,"message":"m%d"}`, i, i), nil)
+	}
+}
+
+// active publishes an activity of the session, which gives one event.
+func (w *world) active(k bus.Key, what string) {
+	w.t.Helper()
+	skaldtest.Publish(w.t, w.js, k, bus.ClassActivity, fmt.Sprintf(`{"recorded_at_ms":1,"activity":{"state":%q}}`, what), nil)
+}
+
+func (w *world) forget(k bus.Key) {
+	w.t.Helper()
+	skaldtest.Publish(w.t, w.js, k, bus.ClassControl, `{"op":"forget"}`, nil)
+}
+
+// catchUp waits until all that was said is in EVENTS and in the table, and what is
+// forgotten out of both, and returns EVENTS' end.
+func (w *world) catchUp() uint64 {
+	w.t.Helper()
+	var last uint64
+	skaldtest.Eventually(w.t, 2*skaldtest.Timeout, func() bool {
+		ctx := context.Background()
+		in, err := w.js.Stream(ctx, w.subj.IngestStream())
+		if err != nil {
+			return false
+		}
+		ev, err := w.js.Stream(ctx, w.subj.EventsStream())
+		if err != nil {
+			return false
+		}
+		s, err := w.store.Reader().Status(ctx)
+		last = ev.CachedInfo().State.LastSeq
+		return err == nil && s.IngestSeq == in.CachedInfo().State.LastSeq && s.EventsSeq == last && s.Removals == 0
+	}, "the materializer does not catch up")
+	return last
+}
+
+// table lists what the table holds for the options' filter: what a reader must see.
+func (w *world) table(o consumer.Options) []bus.Event {
+	w.t.Helper()
+	var out []bus.Event
+	for after := uint64(0); ; {
+		p, err := w.store.Reader().Page(w.t.Context(), store.PageQuery{
+			After: &bus.Cursor{Seq: after}, Limit: store.MaxLimit, Session: o.Session, Workspace: o.Workspace,
+		})
+		require.NoError(w.t, err)
+		for _, ev := range p.Events {
+			if len(o.Types) == 0 || slices.Contains(o.Types, ev.Type) {
+				out = append(out, ev)
+			}
+		}
+		after = p.NextAfter
+		if len(p.Events) == 0 && after == p.Latest {
+			return out
+		}
+	}
+}
+
+// restart stops the server and starts it again, at the same address.
+func (w *world) restart() {
+	w.t.Helper()
+	w.restartAfter(func() {})
+}
+
+// restartAfter does something while the server is down.
+func (w *world) restartAfter(do func()) {
+	w.t.Helper()
+	w.server.Shutdown()
+	do()
+	w.server = skaldtest.ServerWith(w.t, w.o)
+	skaldtest.Eventually(w.t, skaldtest.Timeout, func() bool {
+		_, err := w.js.AccountInfo(context.Background())
+		return err == nil
+	})
+}
+
+// connect is another connection to the server, as another process has it.
+func (w *world) connect() (*nats.Conn, jetstream.JetStream) {
+	return skaldtest.Connect(w.t, w.server)
+}
+
+// consumers lists the names of EVENTS' consumers.
+func (w *world) consumers() []string {
+	w.t.Helper()
+	s, err := w.js.Stream(w.t.Context(), w.subj.EventsStream())
+	require.NoError(w.t, err)
+	names := s.ConsumerNames(w.t.Context())
+	var out []string
+	for name := range names.Name() {
+		out = append(out, name)
+	}
+	require.NoError(w.t, names.Err())
+	slices.Sort(out)
+	return out
+}
+
+// saved waits until the durable's position is seq.
+func (w *world) saved(durable string, seq uint64) {
+	w.t.Helper()
+	skaldtest.Eventually(w.t, skaldtest.Timeout, func() bool {
+		d, err := w.js.Consumer(context.Background(), w.subj.EventsStream(), consumer.DurableName(durable))
+		return err == nil && d.CachedInfo().AckFloor.Stream == seq
+	})
+}
+
+// reader is a consumer that runs, and what it was given.
+type reader struct {
+	t      testing.TB
+	c      *consumer.Consumer
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error // of Run, once done is closed
+
+	mu     sync.Mutex
+	events []bus.Event
+}
+
+// read starts a consumer on js. hook is called before an event is noted, and may be nil.
+func (w *world) read(js jetstream.JetStream, o consumer.Options, hook func(context.Context, bus.Event) error) *reader {
+	w.t.Helper()
+	o.Subjects = w.subj
+	if o.Logger == nil {
+		o.Logger = logger(w.t)
+	}
+	c, err := consumer.New(js, o)
+	require.NoError(w.t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &reader{t: w.t, c: c, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		r.err = c.Run(ctx, func(ctx context.Context, ev bus.Event) error {
+			if hook != nil {
+				if err := hook(ctx, ev); err != nil {
+					return err
+				}
+			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.events = append(r.events, ev)
+			return nil
+		})
+	}()
+	w.t.Cleanup(func() { cancel(); <-r.done })
+	return r
+}
+
+// seen returns what the handler has taken.
+func (r *reader) seen() []bus.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.events)
+}
+
+func (r *reader) seqs() []uint64 { return seqs(r.seen()) }
+
+func seqs(events []bus.Event) []uint64 {
+	var out []uint64
+	for _, ev := range events {
+		out = append(out, ev.Seq)
+	}
+	return out
+}
+
+// reach waits until the reader has taken or skipped all up to seq.
+func (r *reader) reach(seq uint64) {
+	r.t.Helper()
+	skaldtest.Eventually(r.t, skaldtest.Timeout, func() bool {
+		select {
+		case <-r.done:
+			return true
+		default:
+			return r.c.Cursor().Seq >= seq
+		}
+	})
+	require.GreaterOrEqual(r.t, r.c.Cursor().Seq, seq, "Run has ended: %v", r.ended())
+}
+
+// begin waits until the reader has found its place.
+func (r *reader) begin() {
+	r.t.Helper()
+	skaldtest.Eventually(r.t, skaldtest.Timeout, func() bool { return r.c.Cursor().Epoch != "" })
+}
+
+// ended returns Run's error if it has ended.
+func (r *reader) ended() error {
+	select {
+	case <-r.done:
+		return r.err
+	default:
+		return nil
+	}
+}
+
+// wait waits for Run's end and returns its error.
+func (r *reader) wait() error {
+	r.t.Helper()
+	select {
+	case <-r.done:
+		return r.err
+	case <-time.After(skaldtest.Timeout):
+		require.Fail(r.t, "Run does not end")
+		return nil
+	}
+}
+
+// finish ends Run as its caller does.
+func (r *reader) finish() {
+	r.t.Helper()
+	r.cancel()
+	require.NoError(r.t, r.wait())
+}
+
+func from(seq uint64) *bus.Cursor { return &bus.Cursor{Seq: seq} }
+
+// span is the numbers from first to last.
+func span(first, last uint64) []uint64 {
+	var out []uint64
+	for n := first; n <= last; n++ {
+		out = append(out, n)
+	}
+	return out
+}

@@ -1,0 +1,71 @@
+package consumer
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/skaldbus/skald/bus"
+)
+
+// quiet looks whether something is missing while nothing comes. A message that is
+// lost on its way is noticed by the next one; if there is no next one, nobody would
+// send it again, since the server holds that it was delivered.
+type quiet struct {
+	f *follower
+	s *source
+
+	asked      time.Time // when the server was asked last; zero if never
+	received   uint64    // what had come by then
+	reconnects uint64    // how often the connection had come back by then
+	missing    bool      // the server had sent more than had come
+}
+
+func (f *follower) newQuiet(s *source) *quiet {
+	return &quiet{f: f, s: s, reconnects: f.c.js.Conn().Stats().Reconnects}
+}
+
+// check asks the server if there was an occasion to, or none for a while. It
+// returns errLostDelivery if something is missing.
+func (q *quiet) check(ctx context.Context) error {
+	conn := q.f.c.js.Conn()
+	received, reconnects := q.s.received.Load(), conn.Stats().Reconnects
+	occasion := received != q.received || reconnects != q.reconnects || q.missing
+	if !conn.IsConnected() || !occasion && time.Since(q.asked) < quietAgain {
+		return nil
+	}
+	// EVENTS' end first: what has been delivered of it is asked for afterwards.
+	v, err := q.f.c.look(ctx)
+	if err != nil {
+		return err
+	}
+	if v.epoch != q.f.c.Cursor().Epoch {
+		return errOtherStream // a new session says which
+	}
+	if at := q.f.c.Cursor(); v.last < at.Seq {
+		return v.misplaced(bus.ErrCursorAhead, at)
+	}
+	info, err := q.s.cons.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("ask for the consumer: %w", err)
+	}
+	same := received == q.received
+	q.asked, q.received, q.reconnects = time.Now(), received, reconnects
+	switch {
+	case q.s.received.Load() != received:
+		// Something came meanwhile, so the numbers can not be compared.
+		q.missing = false
+	case info.Delivered.Consumer > received:
+		// It may be on its way. If it still is after another quiet while, it is lost.
+		if q.missing && same {
+			return errLostDelivery
+		}
+		q.missing = true
+	default:
+		q.missing = false
+		if info.NumPending == 0 {
+			q.f.known = max(q.f.known, v.last)
+		}
+	}
+	return nil
+}
