@@ -58,10 +58,10 @@ func New(js jetstream.JetStream, o Options) (*Consumer, error) {
 	return c, nil
 }
 
-// Cursor returns how far Run has come: the last number that was handled or
-// skipped, and EVENTS' epoch. It is empty until Run has found EVENTS, so in a
-// handler it names the epoch, and the number before the event's. Safe for
-// concurrent use.
+// Cursor returns how far Run has come: the number up to which every event of the
+// filter was handled, and EVENTS' epoch. It is empty until Run has found EVENTS. In
+// a handler it names the epoch, and a number below the event's. Safe for concurrent
+// use.
 func (c *Consumer) Cursor() bus.Cursor {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,10 +18,10 @@
 // Who remembers between two Runs decides what that means:
 //
 //   - With [Options.Durable] the server does. A Run that ends in order, also with the
-//     handler's error, leaves the exact position. While it goes on, the position is
-//     written every 200 ms, or less often where that takes long; so what a process
-//     handled last before it is killed, or cut off, comes again to the next:
-//     at least once.
+//     handler's error, leaves the exact position, if it reaches the server within
+//     2 s. While it goes on, the position is written every 200 ms, or less often
+//     where that takes long; so what a process handled last before it is killed, or
+//     cut off, comes again to the next: at least once.
 //   - With [Options.From] the handler does. One that saves the number (and
 //     [Consumer.Cursor]'s epoch) in the same transaction as its own work, and gives
 //     what it saved, has each event's effect exactly once. From wins over a durable's
@@ -62,8 +62,11 @@
 //   - [bus.ErrCursorGone]: EVENTS is bounded by age or size, and events behind the
 //     cursor have left. The table still has them: page it, and go on from where that
 //     ends. Number 0 is never gone; it means all that is held. In an unbounded EVENTS
-//     only forgotten sessions leave, which is no loss. A slow reader whose next
-//     events leave while it runs gets the error before it handles any behind them.
+//     only forgotten sessions leave, which is no loss; in a bounded one the two can not
+//     be told apart at its beginning, and both are this error. A slow reader whose next
+//     events leave while it runs gets the error before it handles any behind them. One
+//     whose events are rare moves its place along while nothing comes, where EVENTS has
+//     one copy; with several it may find its place gone after a long rest.
 //   - [bus.ErrOtherEpoch]: numbers have changed meaning since the cursor, or the
 //     durable's position, was written.
 //   - [ErrStreamReplaced]: the same, under way; [bus.ErrStreamMissing]: there is no

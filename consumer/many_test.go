@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -97,6 +98,7 @@ func TestRun_Random(t *testing.T) {
 	type actor struct {
 		o    consumer.Options
 		p    *proxy
+		nc   *nats.Conn
 		js   jetstream.JetStream
 		r    *reader // nil while it is stopped
 		seen []bus.Event
@@ -106,7 +108,7 @@ func TestRun_Random(t *testing.T) {
 		for _, durable := range []string{"", fmt.Sprint("d", i)} {
 			o.Durable = durable
 			a := &actor{o: o}
-			a.p, _, a.js = w.proxied()
+			a.p, a.nc, a.js = w.proxied()
 			actors = append(actors, a)
 		}
 	}
@@ -124,6 +126,11 @@ func TestRun_Random(t *testing.T) {
 	}
 	stop := func(a *actor) {
 		if a.r != nil {
+			// Out of the server's reach nobody can leave a position there, and one that
+			// was deleted is there again after 5 s.
+			skaldtest.Eventually(t, skaldtest.Timeout, func() bool {
+				return a.nc.IsConnected() && (a.o.Durable == "" || slices.Contains(w.consumers(), a.o.Durable))
+			})
 			a.r.finish()
 			a.seen = append(a.seen, a.r.seen()...)
 			a.r = nil
@@ -143,8 +150,12 @@ func TestRun_Random(t *testing.T) {
 		case n < 17:
 			a.p.cut()
 		case n < 18:
+			away := map[string]bool{} // durables whose position only the server knows
+			for _, a := range actors {
+				away[a.o.Durable] = a.r == nil
+			}
 			for _, name := range w.consumers() {
-				if rnd.IntN(2) == 0 {
+				if rnd.IntN(2) == 0 && !away[name] {
 					_ = w.js.DeleteConsumer(t.Context(), w.subj.EventsStream(), name) // may be gone by now
 				}
 			}

@@ -263,6 +263,27 @@ func TestRun_AgedOutUnderway(t *testing.T) {
 	rare.finish()
 }
 
+// The place of a durable whose events are rare moves along with EVENTS, so that it
+// is not gone when a bounded EVENTS has moved on.
+func TestRun_RareInBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.fail(keyC, 1)
+	w.fail(keyA, 50)
+	end := w.catchUp()
+	r := w.read(w.js, consumer.Options{Durable: "d", Workspace: "v"}, nil)
+	r.reach(end)
+	r.finish()
+	require.Equal(t, []uint64{1}, r.seqs())
+	w.bound(func(c *jetstream.StreamConfig) { c.MaxMsgs, c.Discard = 10, jetstream.DiscardOld })
+	r = w.read(w.js, consumer.Options{Durable: "d", Workspace: "v"}, nil)
+	r.begin()
+	w.fail(keyC, 1)
+	r.reach(end + 1)
+	r.finish()
+	require.Equal(t, []uint64{end + 1}, r.seqs())
+}
+
 // eventsDir is where the server keeps EVENTS and its durables.
 func (w *world) eventsDir() string {
 	return filepath.Join(w.o.Dir, "jetstream", "$G", "streams", w.subj.EventsStream())

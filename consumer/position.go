@@ -21,9 +21,11 @@ const (
 	saveEvery = 200 * time.Millisecond
 	// saveAgain writes one that has not moved, so that a durable that someone
 	// deleted is there again.
-	saveAgain = 20 * time.Second
-	// settleFor bounds the last writing, when Run ends.
-	settleFor = 2 * time.Second
+	saveAgain = 5 * time.Second
+	// settleFor bounds the last writing, when Run ends, settleTry one try of it.
+	settleFor   = 2 * time.Second
+	settleTry   = settleFor / 4
+	settleRetry = 50 * time.Millisecond
 )
 
 // A durable is a JetStream consumer that is never read from. Its place is the
@@ -134,19 +136,31 @@ func (c *Consumer) keepSaved(ctx context.Context, l *lease) {
 }
 
 // settle writes the position for the last time: a process that ends in order
-// leaves nothing to come again.
+// leaves nothing to come again, if it reaches the server within settleFor.
 func (c *Consumer) settle(l *lease) {
 	at := c.Cursor()
-	if at.Epoch == "" || !l.held() || !c.js.Conn().IsConnected() {
-		return
+	if at.Epoch == "" {
+		return // Run has not found its place
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), settleFor)
 	defer cancel()
-	err := c.save(ctx, at.Seq)
-	if err != nil {
-		err = c.ensure(ctx, at)
-	}
-	if err != nil {
-		c.log.WarnContext(ctx, "position of the durable is not saved", slog.Uint64("seq", at.Seq), slog.Any("err", err))
+	for {
+		if c.closed() != nil || !l.held() {
+			return
+		}
+		// A request that a broken connection took with it is not answered.
+		try, done := context.WithTimeout(ctx, settleTry)
+		err := c.save(try, at.Seq)
+		if err != nil {
+			err = c.ensure(try, at)
+		}
+		done()
+		if err == nil {
+			return
+		}
+		if pause(ctx, settleRetry) != nil {
+			c.log.Warn("position of the durable is not saved", slog.Uint64("seq", at.Seq), slog.Any("err", err))
+			return
+		}
 	}
 }

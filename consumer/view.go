@@ -16,6 +16,7 @@ type view struct {
 	first   uint64 // the lowest number held; last+1 if none
 	last    uint64 // the highest number given
 	bounded bool   // old messages leave by themselves, not only with a forgotten session
+	single  bool   // there is one copy, so the consumer's is not behind this view's
 }
 
 // look asks for EVENTS. The errors are bus.ErrStreamMissing, bus.ErrOtherBus, or
@@ -33,6 +34,7 @@ func (c *Consumer) look(ctx context.Context) (view, error) {
 		epoch:   info.Config.Metadata[bus.MetaEpoch],
 		first:   max(info.State.FirstSeq, 1), // an untouched stream says 0
 		last:    info.State.LastSeq,
+		single:  info.Config.Replicas <= 1,
 		bounded: info.Config.MaxAge > 0 || info.Config.MaxBytes > 0 || info.Config.MaxMsgs > 0,
 	}
 	if v.epoch == "" {
