@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -29,7 +30,7 @@ type message struct {
 func parseMessage(line []byte, defaults message) (message, error) {
 	m := defaults
 	m.body = nil
-	compact, err := bus.Compact(line)
+	compact, err := bus.CompactWire(line)
 	if err != nil {
 		return m, err
 	}
@@ -154,6 +155,6 @@ func (l *lines) next() ([]byte, error) {
 		case long:
 			return nil, fmt.Errorf("%w, at most %d bytes are read", errLineTooLong, l.most)
 		}
-		return line, nil
+		return bytes.TrimSuffix(line, []byte("\n")), nil
 	}
 }

@@ -37,6 +37,7 @@ func printLines(w io.Writer, lines [][]byte) error {
 // visible makes text safe for a terminal: what is not printable, control
 // characters of any range and directional marks among it, is shown as an escape.
 func visible(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
 	if strings.IndexFunc(s, hidden) < 0 {
 		return s
 	}

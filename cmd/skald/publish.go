@@ -75,6 +75,9 @@ being counted twice; one without can not.`,
 			if m.body, err = io.ReadAll(io.LimitReader(e.stdin, p.most+1)); err != nil {
 				return fmt.Errorf("read standard input: %w", err)
 			}
+			if int64(len(m.body)) > p.most { // the rest was not read, and what was is not the message
+				return usage("body: is more than %d bytes long, this server takes at most %d", p.most, p.most-headerReserve)
+			}
 		}
 		if err := m.check(p.most); err != nil {
 			return usage("%w", err)

@@ -277,6 +277,26 @@ func TestOpen_Unreachable(t *testing.T) {
 	require.ErrorContains(t, err, "is skald serve running")
 }
 
+// An id is one segment of the path that neither a client nor a proxy takes for
+// more: slashes, and the dots of "." and "..", are escaped.
+func TestHTTP_IDsInPaths(t *testing.T) {
+	asked := make(chan string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.RequestURI
+	}))
+	defer server.Close()
+	d, err := target.Open(context.Background(), target.Options{URL: server.URL + "/behind/a/proxy/"})
+	require.NoError(t, err)
+	defer d.Close()
+	for id, path := range map[string]string{
+		".": "%2E", "..": "%2E%2E", "a/b": "a%2Fb", "a%2Fb": "a%252Fb", "a b?c#d": "a%20b%3Fc%23d", "é": "%C3%A9", "...": "...",
+	} {
+		_, err := d.Session(context.Background(), id, api.Params{api.ParamWorkspace: {"w x"}})
+		require.NoError(t, err)
+		require.Equal(t, "/behind/a/proxy/api/v1/sessions/"+path+"?workspace_id=w+x", <-asked)
+	}
+}
+
 // Without the permission, the error says which one is missing.
 func TestNATS_NoPermission(t *testing.T) {
 	conf := filepath.Join(t.TempDir(), "nats.conf")
