@@ -26,8 +26,6 @@ const (
 	// missed ones and the consumer is made again.
 	pullHeartbeat = 2 * time.Second
 	pullExpiry    = 10 * time.Second
-	// quietEvery is how long nothing has to come until the stream itself is asked.
-	quietEvery = time.Second
 )
 
 // intake hands messages from the reader to the worker, bounded in number and
@@ -129,85 +127,53 @@ func (m *Materializer) readOn(ctx context.Context, last *uint64, in *intake) err
 		return fmt.Errorf("create consumer: %w", err)
 	}
 	defer m.deleteConsumer(m.o.Streams.Ingest, c)
-	it, err := c.Messages(
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	// Messages are handed to us one by one, on a goroutine of the subscription,
+	// which buffers what was pulled. An iterator over them has a channel of fixed
+	// size instead, and drops what does not fit.
+	reading, err := c.Consume(func(msg jetstream.Msg) {
+		if ctx.Err() == nil {
+			if err := m.received(ctx, msg, last, in); err != nil {
+				stop(err)
+			}
+		}
+	},
 		jetstream.PullMaxMessagesWithBytesLimit(maxReadMessages, maxReadBytes),
 		jetstream.PullExpiry(pullExpiry),
 		jetstream.PullHeartbeat(pullHeartbeat),
-		jetstream.WithMessagesErrOnMissingHeartbeat(true),
+		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) { stop(err) }),
 	)
 	if err != nil {
 		return fmt.Errorf("pull: %w", err)
 	}
-	defer it.Stop()
 	m.health.set(checkIngest, "")
-	quiet := newQuiet(ctx, *last)
-	defer func() { quiet.cancel() }()
-	for sent := uint64(1); ; {
-		msg, err := it.Next(jetstream.NextContext(quiet.ctx))
-		if err != nil && quiet.ctx.Err() != nil && ctx.Err() == nil {
-			if quiet.last == *last {
-				err = m.overlooked(ctx, *last)
-			} else {
-				err = nil // it was not
-			}
-			if err == nil {
-				quiet.cancel()
-				quiet = newQuiet(ctx, *last)
-				continue
-			}
-		}
-		if err != nil {
-			return fmt.Errorf("next message: %w", err)
-		}
-		meta, err := msg.Metadata()
-		if err != nil {
-			return fmt.Errorf("message metadata: %w", err)
-		}
-		if meta.Sequence.Consumer != sent {
-			return errLostDelivery
-		}
-		sent++
-		seq := meta.Sequence.Stream
-		if seq <= *last {
-			continue
-		}
-		if seq > *last+1 {
-			if err := m.hole(ctx, *last+1, seq-1); err != nil {
-				return err
-			}
-		}
-		if err := in.put(ctx, m.newMessage(msg, meta)); err != nil {
+	<-ctx.Done()
+	reading.Stop()
+	<-reading.Closed()
+	return context.Cause(ctx)
+}
+
+// received takes a message that the consumer delivered.
+func (m *Materializer) received(ctx context.Context, msg jetstream.Msg, last *uint64, in *intake) error {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return fmt.Errorf("message metadata: %w", err)
+	}
+	seq := meta.Sequence.Stream
+	if seq <= *last {
+		return nil
+	}
+	if seq > *last+1 {
+		if err := m.hole(ctx, *last+1, seq-1); err != nil {
 			return err
 		}
-		*last = seq
 	}
-}
-
-// quiet is a while in which the consumer may have nothing to send.
-type quiet struct {
-	ctx    context.Context // ends with the while
-	cancel context.CancelFunc
-	last   uint64 // what was read when it began
-}
-
-func newQuiet(ctx context.Context, last uint64) quiet {
-	q := quiet{last: last}
-	q.ctx, q.cancel = context.WithTimeout(ctx, quietEvery)
-	return q
-}
-
-// overlooked returns an error if INGEST holds a message after the sequence last,
-// which a quiet consumer should have sent: it has, but the message was lost on its
-// way, and without acknowledgements nobody sends it again.
-func (m *Materializer) overlooked(ctx context.Context, last uint64) error {
-	switch _, err := m.getMsg(ctx, m.o.Streams.Ingest, last+1, true); {
-	case err == nil:
-		return errLostDelivery
-	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return nil
-	default:
-		return fmt.Errorf("look for messages after %d: %w", last, err)
+	if err := in.put(ctx, m.newMessage(msg, meta)); err != nil {
+		return err
 	}
+	*last = seq
+	return nil
 }
 
 // hole decides what it means that the consumer went on at to+1: nothing is ever
