@@ -105,13 +105,26 @@ func (m *message) check(most int64) error {
 		_, err = bus.ParseControl(body, false)
 	}
 	if err != nil {
-		return fmt.Errorf("body of class %s: %w", m.class, err)
+		return bodyError{m.class, err}
 	}
 	if n := int64(len(body) + headerReserve); n > most {
 		return fmt.Errorf("body: is %d bytes long, this server takes at most %d", len(body), most-headerReserve)
 	}
 	return nil
 }
+
+// errBody is what a bodyError is.
+var errBody = errors.New("body is not one of its class")
+
+// bodyError says what is wrong with a body of the class.
+type bodyError struct {
+	class bus.Class
+	err   error
+}
+
+func (b bodyError) Error() string        { return fmt.Sprintf("body of class %s: %v", b.class, b.err) }
+func (b bodyError) Unwrap() error        { return b.err }
+func (b bodyError) Is(target error) bool { return target == errBody }
 
 // headerReserve is more than the headers of a message come to.
 const headerReserve = 256

@@ -70,12 +70,22 @@ func TestPrint_ForPeople(t *testing.T) {
 	require.True(t, strings.HasPrefix(out.String(), `{"id":1,"ingest_seq":0,"stored_at_ms":0,"workspace_id":null,"session_id":null,"subject":"x"`), out.String())
 }
 
+// One is not many.
+func TestPageNote(t *testing.T) {
+	t.Parallel()
+	one := target.Page{Events: make([][]byte, 1), NextAfter: 3, Latest: 7}
+	require.Equal(t, "1 event, newest is 7: --after-seq 3 goes on from here", pageNote(one, true))
+	one.Latest = 3
+	require.Equal(t, "1 event, at the newest: --after-seq 3 goes on from here", pageNote(one, true))
+	require.Equal(t, []string{"0 entries", "1 entry", "2 entries"}, []string{count(0, "entry", "entries"), count(1, "entry", "entries"), count(2, "entry", "entries")})
+}
+
 // Output that can not be written is an error of its own.
 func TestPrint_OutputFails(t *testing.T) {
 	t.Parallel()
 	full := writerFunc(func([]byte) (int, error) { return 0, errors.New("no space left on device") })
 	require.ErrorIs(t, printLines(full, [][]byte{[]byte("x")}), errOutput)
-	require.ErrorIs(t, table(full, [][]string{{"x"}}), errOutput)
+	require.ErrorIs(t, table(full, [][]string{{"x"}}, 0), errOutput)
 	require.ErrorIs(t, indented(full, []byte(`{}`)), errOutput)
 	code := run([]string{"version"}, strings.NewReader(""), full, &bytes.Buffer{})
 	require.Equal(t, exitFailed, code)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -80,6 +81,9 @@ being counted twice; one without can not.`,
 			}
 		}
 		if err := m.check(p.most); err != nil {
+			if errors.Is(err, errBody) && !f.Changed("class") {
+				err = fmt.Errorf("%w; the class is activity unless --class says another", err)
+			}
 			return usage("%w", err)
 		}
 		return p.one(m)

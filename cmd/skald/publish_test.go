@@ -202,8 +202,27 @@ func TestPublish_RefusesBodies(t *testing.T) {
 	} {
 		cli("publish", "--server", p.nats, "--session", "s", "--class="+c.class, "--body="+c.body).fails(t, exitUsage, c.says)
 	}
+	const hint = "the class is activity unless --class says another"
+	cli("publish", "--server", p.nats, "--session", "s", "--body", `{"message":"x"}`).fails(t, exitUsage, "body of class activity", hint)
+	for _, args := range [][]string{{"--session=", "--body", `{"activity":{}}`}, {"--session", "s", "--class", "activity", "--body", "{}"}} {
+		r := cli(append([]string{"publish", "--server", p.nats}, args...)...)
+		r.fails(t, exitUsage)
+		require.NotContains(t, r.stderr, hint, "%q", args)
+	}
 	p.settle()
 	require.Contains(t, p.get("/api/v1/status"), `"last_seq":0`)
+}
+
+// Input without a message is no silence.
+func TestPublish_EmptyInput(t *testing.T) {
+	t.Parallel()
+	p := startServe(t, t.TempDir())
+	for _, in := range []string{"", "\n \n"} {
+		r := cliIn(in, "publish", "--server", p.nats)
+		require.Empty(t, r.ok(t))
+		require.Contains(t, r.stderr, "skald: 0 stored")
+	}
+	require.Empty(t, cliIn(`{"session_id":"s","body":{"activity":{}}}`, "publish", "--server", p.nats).stderr)
 }
 
 // Without a bus, the error says what to look for.

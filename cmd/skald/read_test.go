@@ -10,7 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/skaldbus/skald/internal/natsconn"
 	"github.com/skaldbus/skald/internal/skaldtest"
+	"github.com/skaldbus/skald/internal/target"
 )
 
 // The three ways to the table give the same lines, the wire's bytes, and on standard
@@ -54,7 +56,8 @@ func TestRead_ThreeWays(t *testing.T) {
 		get("session", "s", "--workspace", "nowhere").fails(t, exitNotFound, "not found")
 		get("session", "s").fails(t, exitFailed, `choose one with --workspace: "v", "w"`)
 		get("session").fails(t, exitUsage, "arg")
-		get("events", "--after-seq", "8").fails(t, exitFailed, "ahead of the newest")
+		get("events", "--after-seq", "8").fails(t, exitFailed, "ahead of the newest", "another bus, or was its data removed?")
+		require.Equal(t, "1 session, no more\n", get("sessions", "--workspace", "w").stderr)
 		get("events", "--after-seq", "other:1").fails(t, exitFailed, "another epoch")
 		for _, v := range []string{"bad", "-1", "1.5", "0x10", "1e3", " 5", "5,6", "9223372036854775808", strings.Repeat("9", 10_000)} {
 			get("events", "--after-seq="+v).fails(t, exitUsage, "after_seq: ")
@@ -86,15 +89,52 @@ func TestRead_DefaultTarget(t *testing.T) {
 	p := startServe(t, "skald-data")
 	p.publish("default", "s", 1)
 	p.settle()
-	require.Contains(t, cli("status").ok(t), `"lag":null`, "the file")
+	const fromFile = "skald: reading ./skald-data (file); "
+	const noLag = "skald: lag is not known from a file"
+	status := cli("status")
+	require.Contains(t, status.ok(t), `"lag":null`, "the file")
+	require.Contains(t, status.stderr, fromFile+"--url or --server asks a running bus\n"+noLag)
+	for _, args := range []string{"events --after-seq 0", "sessions", "session s", "rejects"} {
+		r := cli(strings.Fields(args)...)
+		require.Equal(t, cli(append(strings.Fields(args), "--data", "skald-data")...).ok(t), r.ok(t), args)
+		require.Contains(t, r.stderr, fromFile, args)
+		require.NotContains(t, r.stderr, noLag, args)
+	}
+	require.Contains(t, cli("rejects", "show", "1").stderr, fromFile)
+	named := cli("status", "--data", "skald-data")
+	require.Contains(t, named.stderr, noLag)
+	require.NotContains(t, named.stderr, "reading")
+	require.Empty(t, cli("status", "--url", p.http).stderr)
+	withPassword := strings.Replace(p.nats, "://", "://me:pa55word@", 1)
+	t.Setenv("NATS_URL", withPassword)
+	status = cli("status")
+	require.Contains(t, status.ok(t), `"lag":0`, "NATS")
+	require.Contains(t, status.stderr, "skald: asking "+natsconn.Redact(withPassword)+" (NATS, from NATS_URL); ")
+	require.NotContains(t, status.stderr, "pa55word")
 	t.Setenv("NATS_URL", p.nats)
-	require.Contains(t, cli("status").ok(t), `"lag":0`, "NATS")
 	require.Contains(t, cli("status", "--data", "skald-data").ok(t), `"lag":null`)
 	require.Contains(t, cli("status", "--data", "skald-data", "--url", "http://127.0.0.1:1").ok(t), `"lag":null`)
 	cli("status", "--url", "http://127.0.0.1:1").fails(t, exitFailed, "127.0.0.1:1")
 	require.Equal(t, "stored ingest 2 default/s error\n", cli("publish", "--session", "s", "--class", "error", "--body", `{"message":"x"}`).ok(t))
 	cli("status", "--data", "").fails(t, exitUsage, "--data")
 	cli("status", "--server", "").fails(t, exitUsage, "--server")
+	t.Chdir(t.TempDir())
+	require.Equal(t, "asking http://127.0.0.1:7525 (HTTP); --data reads a file, --server asks over NATS", unnamed(target.Options{}.Resolve("")))
+}
+
+// An address of another protocol is said to be one, soon, and with the flag that it
+// would go with.
+func TestRead_AnotherProtocol(t *testing.T) {
+	t.Parallel()
+	p := startServe(t, t.TempDir())
+	address := strings.TrimPrefix(p.http, "http://")
+	cli("status", "--server", address).fails(t, exitFailed, "nothing greets there as a NATS server does", address, "(HTTP) goes with --url")
+	cli("status", "--server", p.http).fails(t, exitUsage, "scheme", "(HTTP) goes with --url")
+	cli("publish", "--server", address, "--session", "s", "--class", "error", "--body", `{"message":"x"}`).
+		fails(t, exitFailed, "nothing greets there as a NATS server does", address)
+	r := cli("status", "--url", strings.Replace(p.nats, "nats://", "http://", 1))
+	r.fails(t, exitFailed, "a NATS server listens there", "--server")
+	require.NotContains(t, r.stderr, "server_id")
 }
 
 // Commands, flags and arguments that there are not are wrong usage.
@@ -159,10 +199,24 @@ func TestControl(t *testing.T) {
 	cli("rejects", "--data", t.TempDir()).fails(t, exitFailed, "no store")
 
 	control("forget", "s").fails(t, exitUsage, "--workspace")
-	require.Equal(t, "forgotten w/s\n", control("forget", "s", "--workspace", "w").ok(t))
+	for _, args := range [][]string{{"S", "--workspace", "w"}, {"s", "--workspace", "W"}} {
+		control(append([]string{"forget"}, args...)...).fails(t, exitNotFound, "skald: no such session; nothing was forgotten (--unseen leaves a tombstone all the same)\n")
+	}
+	p.publish("w", "S", 1) // which none of these has hurt
+	p.settle()
+	require.Contains(t, p.get("/api/v1/status"), `"sessions":2`)
+	forgotten := control("forget", "s", "--workspace", "w")
+	require.Equal(t, "forgotten w/s\n", forgotten.ok(t))
+	require.Contains(t, forgotten.stderr, "can not be used again")
+	require.Contains(t, forgotten.stderr, "copies in INGEST stay")
+	require.Equal(t, "forgotten w/none\n", control("forget", "none", "--workspace", "w", "--unseen").ok(t))
+	p.publish("w", "none", 1)
+	p.settle()
+	control("forget", "none", "--workspace", "w").fails(t, exitNotFound, "no such session")
 	cli("session", "s", "--url", p.http).fails(t, exitNotFound)
-	require.Empty(t, cli("events", "--after-seq", "0", "--url", p.http).ok(t))
-	require.Equal(t, "forgotten w/s\n", control("forget", "s", "--workspace", "w", "--yes").ok(t), "twice is once")
+	require.Empty(t, cli("events", "--after-seq", "0", "--session", "s", "--url", p.http).ok(t))
+	require.Equal(t, "forgotten w/s\n", control("forget", "s", "--workspace", "w", "--yes", "--unseen").ok(t), "twice is once")
+	control("forget", "s", "--workspace", "w", "--yes").fails(t, exitNotFound, "no such session")
 	require.Empty(t, cli("rejects", "--data", dir).ok(t), "its rejects went with it")
 	control("resync", "s", "--workspace", "w", "--ordinal", "9", "--digest", digest).fails(t, exitFailed, "dropped")
 }
@@ -174,7 +228,8 @@ func TestControl_NobodyApplies(t *testing.T) {
 	p := startServe(t, t.TempDir(), "--server", url)
 	cli("forget", "s", "--workspace", "w", "--server", url, "--wait=-1s").fails(t, exitUsage, "--wait")
 	p.stop()
-	cli("forget", "s", "--workspace", "w", "--server", url, "--wait", "300ms").
+	cli("forget", "s", "--workspace", "w", "--server", url, "--wait", "300ms").fails(t, exitFailed, "look for the session", "is skald serve running")
+	cli("forget", "s", "--workspace", "w", "--server", url, "--wait", "300ms", "--unseen").
 		fails(t, exitFailed, "stored as message 1 of INGEST", "within 300ms", "is skald serve running")
 }
 

@@ -108,6 +108,8 @@ func (p *publisher) lines(ctx context.Context, defaults message) error {
 	err := g.Wait()
 	if c.wrong+c.failed > 0 || err != nil {
 		p.env.note("skald: %d stored, %d not acknowledged, %d wrong", c.stored, c.failed, c.wrong)
+	} else if c.stored == 0 {
+		p.env.note("skald: 0 stored, standard input has no lines")
 	}
 	if err == nil && c.wrong+c.failed > 0 {
 		err = errSaid

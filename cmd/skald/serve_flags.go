@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"time"
@@ -9,6 +11,7 @@ import (
 
 	"github.com/skaldbus/skald/bus"
 	"github.com/skaldbus/skald/internal/gateway"
+	"github.com/skaldbus/skald/internal/natsd"
 )
 
 // check completes the options, and refuses flags that would do nothing. The second
@@ -38,6 +41,9 @@ func (o *serveOptions) check(cmd *cobra.Command, e env) (log, quiet *slog.Logger
 	if err := gateway.CheckListen(o.http); err != nil {
 		return nil, nil, usage("--http: %w", err)
 	}
+	if err := o.checkEmbedded(); err != nil {
+		return nil, nil, err
+	}
 	if log = newLogger(e, level); level < slog.LevelInfo {
 		return log, log, nil
 	}
@@ -65,7 +71,9 @@ func (o *serveOptions) choose(cmd *cobra.Command) error {
 	case len(embedded) > 0 && len(outside) > 0:
 		return usage("--%s is for the embedded NATS server, --%s for one outside", embedded[0], outside[0])
 	case len(embedded) == 0 && o.nats.server == "":
-		o.nats.server = os.Getenv("NATS_URL")
+		o.nats.server, o.serverFrom = os.Getenv("NATS_URL"), "NATS_URL"
+	default:
+		o.serverFrom = "--server"
 	}
 	if o.nats.server != "" {
 		return nil
@@ -79,6 +87,49 @@ func (o *serveOptions) choose(cmd *cobra.Command) error {
 		}
 	}
 	return nil
+}
+
+// checkEmbedded looks at what the embedded server is told, before anything is made
+// for it.
+func (o *serveOptions) checkEmbedded() error {
+	if o.nats.server != "" {
+		return nil
+	}
+	err := o.embedded(nil).Check()
+	switch {
+	case errors.Is(err, natsd.ErrAddress), errors.Is(err, natsd.ErrExposed):
+		return usage("--listen: %w", err)
+	case err != nil:
+		return err
+	case o.replicas > 1 && o.natsConfig == "":
+		return usage("--replicas: the embedded NATS server is one server; more copies need --server, or a cluster in --nats-config")
+	}
+	return nil
+}
+
+// tryAddresses finds an address that is in use.
+func (o *serveOptions) tryAddresses() error {
+	if o.nats.server == "" {
+		if err := o.embedded(nil).Try(); err != nil {
+			return fmt.Errorf("--listen: %w", err)
+		}
+	}
+	if err := gateway.Try(o.http); err != nil {
+		return fmt.Errorf("--http: %w", err)
+	}
+	return nil
+}
+
+// listenError names the flag of an address that the embedded server could not have
+// when it started. Its configuration may open more of them.
+func (o *serveOptions) listenError(err error) error {
+	switch {
+	case !errors.Is(err, natsd.ErrListen):
+		return err
+	case o.natsConfig != "":
+		return fmt.Errorf("--listen, or a port that --nats-config opens: %w", err)
+	}
+	return fmt.Errorf("--listen: %w", err)
 }
 
 func newLogger(e env, level slog.Level) *slog.Logger {

@@ -42,6 +42,12 @@ func TestServe_RefusesFlags(t *testing.T) {
 		{"--ingest-max-bytes -1", "--ingest-max-bytes"},
 		{"--ingest-max-bytes lots", "--ingest-max-bytes"},
 		{"--replicas 0", "--replicas"},
+		{"--listen 127.0.0.1:0 --replicas 3", "--replicas"}, // one server has no other to keep a copy
+		{"--listen 0.0.0.0:0", "--listen: address can be reached"},
+		{"--listen 0.0.0.0:0", "NATS configuration"},
+		{"--listen here", "host:port"},
+		{"--listen 4223", "--listen: "},
+		{"--listen 127.0.0.1:99999", "--listen: "},
 		{"--log-level loud", "--log-level"},
 		{"--prefix A.b", "prefix"},
 		{"--follow", "--follow"},
@@ -50,25 +56,47 @@ func TestServe_RefusesFlags(t *testing.T) {
 		cli(append([]string{"serve", "--data", dir}, strings.Fields(c.args)...)...).fails(t, exitUsage, c.says, "--help")
 	}
 	require.NoDirExists(t, dir)
-	for _, c := range []struct{ args, says string }{
-		{"--listen 0.0.0.0:0", "NATS configuration"},
-		{"--listen here", "host:port"},
-	} {
-		cli(append([]string{"serve", "--data", dir, "--http", "127.0.0.1:0"}, strings.Fields(c.args)...)...).fails(t, exitUsage, c.says)
-	}
-	// One server has no other to keep a copy; this does not get better by waiting.
-	cli("serve", "--data", dir, "--http", "127.0.0.1:0", "--listen", "127.0.0.1:0", "--replicas", "3").fails(t, exitFailed, "replicas")
+	// Here the server says it; it does not get better by waiting.
+	url, _ := natsServer(t, "-js", "-sd", t.TempDir())
+	cli("serve", "--data", t.TempDir(), "--http", "127.0.0.1:0", "--server", url, "--replicas", "3").fails(t, exitFailed, "replicas")
 }
 
-// An address that is in use is named.
+// An address that is in use is told once, with its flag, before anything is made.
 func TestServe_AddressInUse(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
 	addr := l.Addr().String()
-	cli("serve", "--data", t.TempDir(), "--listen", addr, "--http", "127.0.0.1:0").fails(t, exitFailed, addr)
-	cli("serve", "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--http", addr, "--ingest-max-bytes", "100000000").fails(t, exitFailed, addr)
+	base := t.TempDir()
+	missing, there := filepath.Join(base, "missing"), filepath.Join(base, "there")
+	require.NoError(t, os.Mkdir(there, 0o700))
+	for _, dir := range []string{missing, there} {
+		for flag, args := range map[string][]string{
+			"--listen": {"--listen", addr, "--http", "127.0.0.1:0"}, "--http": {"--listen", "127.0.0.1:0", "--http", addr},
+		} {
+			r := cli(append([]string{"serve", "--data", dir, "--ingest-max-bytes", "100000000"}, args...)...)
+			r.fails(t, exitFailed, "skald: "+flag+": can not listen", addr)
+			require.Equal(t, 1, strings.Count(r.stderr, "address already in use"), r.stderr)
+		}
+	}
+	require.NoDirExists(t, missing)
+	require.NoFileExists(t, filepath.Join(there, "skald.db"))
+	require.NoDirExists(t, filepath.Join(there, "jetstream"))
+}
+
+// A start that fails by what it is told, or by the server outside, leaves no data
+// directory behind.
+func TestServe_RefusedLeavesNothing(t *testing.T) {
+	t.Parallel()
+	plain, _ := natsServer(t)
+	base := t.TempDir()
+	dir, conf := filepath.Join(base, "data"), filepath.Join(base, "nats.conf")
+	require.NoError(t, os.WriteFile(conf, []byte("authorization {"), 0o600))
+	cli("serve", "--data", dir, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--nats-config", conf).fails(t, exitFailed, conf)
+	cli("serve", "--data", dir, "--http", "127.0.0.1:0", "--server", plain).fails(t, exitFailed, "JetStream is not enabled")
+	cli("serve", "--data", dir, "--http", "127.0.0.1:0", "--server", plain, "--nkey", conf).fails(t, exitUsage, conf)
+	require.NoDirExists(t, dir)
 }
 
 // A store file that is none of ours, or of a newer program, is refused with what it

@@ -14,6 +14,7 @@ import (
 	"github.com/skaldbus/skald/bus"
 	"github.com/skaldbus/skald/internal/natsconn"
 	"github.com/skaldbus/skald/internal/natsd"
+	"github.com/skaldbus/skald/internal/target"
 	"github.com/skaldbus/skald/materializer/store"
 )
 
@@ -41,6 +42,7 @@ func connect(ctx context.Context, o serveOptions, server *natsd.Server, log *slo
 				}
 			} else {
 				nc, err = natsconn.Connect(ctx, opts)
+				err = target.ExplainConnect(err)
 			}
 			if err != nil {
 				return err

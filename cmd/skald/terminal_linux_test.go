@@ -74,6 +74,12 @@ func TestTerminal_Output(t *testing.T) {
 	require.Contains(t, out, "ingest.lag       0\n")
 	out = onTerminal(t, "rejects", "--data", dir).ok(t)
 	require.Regexp(t, `^ID  INGEST  SESSION .*\n1   3       default/s1  error  bad_body  2 .*message: is missing\n$`, out)
+	long := strings.Repeat("x", 100)
+	_, err = p.jetStream().Publish(short(t), "skald.in.default."+long+".error", []byte(`{}`))
+	require.NoError(t, err)
+	p.settle()
+	out = onTerminal(t, "rejects", "--data", dir).ok(t)
+	require.Regexp(t, `\n2   4       default/`+long+`  error  bad_body  2 .*message: is missing\n$`, out, "the detail is not cut")
 	out = onTerminal(t, "rejects", "show", "1", "--data", dir).ok(t)
 	require.Contains(t, out, "  \"payload\": \"{}\"\n")
 }

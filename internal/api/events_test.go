@@ -14,6 +14,7 @@ import (
 
 	"github.com/skaldbus/skald/bus"
 	"github.com/skaldbus/skald/internal/api"
+	"github.com/skaldbus/skald/internal/skaldtest"
 )
 
 // Nonsense is refused at once, naming the parameter and its rule; nothing of it
@@ -150,7 +151,8 @@ func TestEvents_WaitsForTheStore(t *testing.T) {
 	require.Equal(t, `{"events":[],"next_after_seq":1,"latest_seq":1,"oldest_seq":1,"epoch":"epoch1"}`, string(a.body))
 }
 
-// A store that does not get there says so after two seconds, and when to come again.
+// A store that does not get there says so, and when to come again, but not before two
+// seconds are over. How much later is up to the machine.
 func TestEvents_BehindAfterTwoSeconds(t *testing.T) {
 	w := newWorld(t, api.Options{Ends: func(context.Context) (api.Ends, error) { return api.Ends{EventsLast: 9}, nil }})
 	start := time.Now()
@@ -158,7 +160,7 @@ func TestEvents_BehindAfterTwoSeconds(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, f.Status)
 	require.Equal(t, api.CodeBehind, f.Code)
 	require.Positive(t, f.RetryAfter)
-	require.InDelta(t, 2.0, time.Since(start).Seconds(), 1.5)
+	require.GreaterOrEqual(t, time.Since(start), 2*time.Second)
 }
 
 // Readers that wait for the store hold up no others.
@@ -177,7 +179,7 @@ func TestEvents_WaitingReadersHoldUpNobody(t *testing.T) {
 			done <- err
 		}()
 	}
-	require.Eventually(t, func() bool { return waiting.Load() == int64(cap(done)) }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return waiting.Load() == int64(cap(done)) }, skaldtest.Timeout, time.Millisecond)
 	require.Equal(t, []uint64{1}, w.page("after_seq=0").seqs())
 	cancel()
 	for range cap(done) {
