@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -26,6 +27,8 @@ const (
 	// missed ones and the consumer is made again.
 	pullHeartbeat = 2 * time.Second
 	pullExpiry    = 10 * time.Second
+	// quietEvery is how long nothing has to come until the stream itself is asked.
+	quietEvery = time.Second
 )
 
 // intake hands messages from the reader to the worker, bounded in number and
@@ -99,7 +102,7 @@ func (m *Materializer) read(ctx context.Context, last uint64, in *intake) error 
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.Is(err, ErrIngestBegins):
+		case errors.Is(err, ErrIngestBegins), replaced(err):
 			return err
 		case last > before:
 			wait.reset()
@@ -113,6 +116,11 @@ func (m *Materializer) read(ctx context.Context, last uint64, in *intake) error 
 }
 
 func (m *Materializer) readOn(ctx context.Context, last *uint64, in *intake) error {
+	// The server may be another one than before.
+	pos, _ := m.committed.get()
+	if err := m.verifyIngest(ctx, pos); err != nil {
+		return err
+	}
 	c, err := m.o.Streams.Ingest.CreateConsumer(ctx, jetstream.ConsumerConfig{
 		Description:       "materializer",
 		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
@@ -132,12 +140,19 @@ func (m *Materializer) readOn(ctx context.Context, last *uint64, in *intake) err
 	// Messages are handed to us one by one, on a goroutine of the subscription,
 	// which buffers what was pulled. An iterator over them has a channel of fixed
 	// size instead, and drops what does not fit.
+	var read atomic.Uint64 // as last, for others
+	var busy atomic.Bool   // a message is being handed on
+	read.Store(*last)
 	reading, err := c.Consume(func(msg jetstream.Msg) {
-		if ctx.Err() == nil {
-			if err := m.received(ctx, msg, last, in); err != nil {
-				stop(err)
-			}
+		if ctx.Err() != nil {
+			return
 		}
+		busy.Store(true)
+		if err := m.received(ctx, msg, last, in); err != nil {
+			stop(err)
+		}
+		read.Store(*last)
+		busy.Store(false)
 	},
 		jetstream.PullMaxMessagesWithBytesLimit(maxReadMessages, maxReadBytes),
 		jetstream.PullExpiry(pullExpiry),
@@ -148,10 +163,37 @@ func (m *Materializer) readOn(ctx context.Context, last *uint64, in *intake) err
 		return fmt.Errorf("pull: %w", err)
 	}
 	m.health.set(checkIngest, "")
-	<-ctx.Done()
-	reading.Stop()
-	<-reading.Closed()
-	return context.Cause(ctx)
+	for quiet := *last; ; {
+		select {
+		case <-time.After(quietEvery):
+			now := read.Load()
+			if now == quiet && !busy.Load() {
+				if err := m.overlooked(ctx, now); err != nil && read.Load() == now && !busy.Load() {
+					stop(err)
+				}
+			}
+			quiet = now
+			continue
+		case <-ctx.Done():
+		}
+		reading.Stop()
+		<-reading.Closed()
+		return context.Cause(ctx)
+	}
+}
+
+// overlooked returns an error if INGEST holds a message after the sequence last,
+// which a quiet consumer should have sent: it has, but the message was lost on its
+// way, and without acknowledgements nobody sends it again.
+func (m *Materializer) overlooked(ctx context.Context, last uint64) error {
+	switch _, err := m.getMsg(ctx, m.o.Streams.Ingest, last+1, true); {
+	case err == nil:
+		return errLostDelivery
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return nil
+	default:
+		return fmt.Errorf("look for messages after %d: %w", last, err)
+	}
 }
 
 // received takes a message that the consumer delivered.
