@@ -24,8 +24,8 @@ func (o *serveOptions) check(cmd *cobra.Command, e env) (log, quiet *slog.Logger
 	switch {
 	case o.data == "":
 		return nil, nil, usage("--data: must not be empty")
-	case o.sync < 0:
-		return nil, nil, usage("--sync-interval: must not be negative")
+	case o.sync < 0 || o.sync > 0 && o.sync < time.Millisecond:
+		return nil, nil, usage("--sync-interval: must be 0 or at least 1ms")
 	case o.idHorizon < time.Second:
 		return nil, nil, usage("--id-horizon: must be at least 1s")
 	case o.ingestBytes < 0:

@@ -37,6 +37,7 @@ func TestServe_RefusesFlags(t *testing.T) {
 		{"--listen 127.0.0.1:0 --nkey x", "--nats-config"},
 		{"--data=", "--data"},
 		{"--sync-interval -1s", "--sync-interval"},
+		{"--sync-interval 1ns", "--sync-interval"},
 		{"--sync-interval soon", "--sync-interval"},
 		{"--id-horizon 1ms", "--id-horizon"},
 		{"--ingest-max-bytes -1", "--ingest-max-bytes"},
