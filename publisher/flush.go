@@ -51,7 +51,7 @@ func (s *Session) Err() error {
 func (s *Session) Close(ctx context.Context) error {
 	s.once.Do(func() { close(s.closed) })
 	// Without Run nobody sends: there is nothing to wait for.
-	if s.started.Load() {
+	if s.p.isRunning() {
 		_ = s.drain(ctx) // what it says is in the remainder
 	}
 	s.stop(ErrClosed)

@@ -127,7 +127,6 @@ func (p *Publisher) serve(ctx, inner context.Context, closed <-chan nats.Status,
 			p.ready = nil
 			p.mu.Unlock()
 			for _, s := range ready {
-				s.started.Store(true)
 				wg.Go(func() { s.run(inner) })
 			}
 		case <-closed:
@@ -150,10 +149,7 @@ func (p *Publisher) serve(ctx, inner context.Context, closed <-chan nats.Status,
 // INGEST's to keep and is not listed. It may be called more than once, and
 // without Run. It does not close the connection.
 func (p *Publisher) Close(ctx context.Context) error {
-	p.mu.Lock()
-	running := p.running
-	p.mu.Unlock()
-	if running {
+	if p.isRunning() {
 		p.flush(ctx)
 		<-p.ended
 		return p.unconfirmed()
@@ -176,6 +172,13 @@ func (p *Publisher) flush(ctx context.Context) {
 		}
 	}
 	p.flushOnce.Do(func() { close(p.flushed) })
+}
+
+// isRunning reports whether Run was called.
+func (p *Publisher) isRunning() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.running
 }
 
 func (p *Publisher) refuse() { p.closeOnce.Do(func() { close(p.closing) }) }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -18,14 +17,13 @@ import (
 // stored. Open it with [Publisher.Session]. It is safe for concurrent use; calls
 // that run at the same time have no order between them.
 type Session struct {
-	p       *Publisher
-	key     bus.Key
-	id      string // of this opening, for counts
-	sub     *nats.Subscription
-	wake    chan struct{} // says that there may be something to do; holds one token
-	started atomic.Bool   // its loop runs
-	closed  chan struct{} // closed by Close
-	once    sync.Once
+	p      *Publisher
+	key    bus.Key
+	id     string // of this opening, for counts
+	sub    *nats.Subscription
+	wake   chan struct{} // says that there may be something to do; holds one token
+	closed chan struct{} // closed by Close
+	once   sync.Once
 
 	mu      sync.Mutex
 	open    bool              // the position at the start is known
