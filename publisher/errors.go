@@ -72,8 +72,8 @@ func (e *RejectedError) Error() string {
 // Is makes errors.Is true for ErrRejected.
 func (e *RejectedError) Is(target error) bool { return target == ErrRejected }
 
-// Unconfirmed is what one session had accepted and INGEST has not acknowledged.
-// Each such message may be stored or not.
+// Unconfirmed is what one session had accepted and INGEST has not acknowledged, or
+// has lost again. Each such message may be stored or not.
 type Unconfirmed struct {
 	Key      bus.Key
 	Messages int   // relay events, and messages without a chain

@@ -119,21 +119,26 @@ func (s *Session) unconfirmed() Unconfirmed {
 
 func (s *Session) unconfirmedLocked() Unconfirmed {
 	u := Unconfirmed{Key: s.key, Err: s.trouble}
-	add := func(items []item) {
-		for i := range items {
-			u.Messages++
-			if ordinal := items[i].receipt.ordinal; ordinal != 0 {
-				if u.FirstOrdinal == 0 {
-					u.FirstOrdinal = ordinal
-				}
-				u.LastOrdinal = ordinal
+	add := func(r *Receipt) {
+		u.Messages++
+		if r.ordinal != 0 {
+			if u.FirstOrdinal == 0 {
+				u.FirstOrdinal = r.ordinal
 			}
+			u.LastOrdinal = r.ordinal
 		}
 	}
 	for _, m := range s.sent {
-		add(m.items)
+		if m.stored && !m.again {
+			continue
+		}
+		for _, r := range m.receipts {
+			add(r)
+		}
 	}
-	add(s.waiting.items)
+	for i := range s.waiting.items {
+		add(s.waiting.items[i].receipt)
+	}
 	return u
 }
 

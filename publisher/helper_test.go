@@ -192,6 +192,16 @@ func (p *pub) shut() {
 	p.t.Helper()
 	require.NoError(p.t, p.Close(within(p.t, skaldtest.Timeout)))
 	require.NoError(p.t, <-p.done)
+	p.holdsNothing()
+}
+
+// holdsNothing requires that all room was given back, once each.
+func (p *pub) holdsNothing() {
+	p.t.Helper()
+	messages, bytes, kept := p.Held()
+	require.Zero(p.t, messages)
+	require.Zero(p.t, bytes)
+	require.Zero(p.t, kept)
 }
 
 // within returns a context that ends after d, or with the test.

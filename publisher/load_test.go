@@ -160,6 +160,7 @@ func TestLoad_Close(t *testing.T) {
 			<-started
 			require.NoError(t, stop(p))
 			require.NoError(t, <-p.done)
+			p.holdsNothing()
 			w.settle()
 			for i, n := range accepted() {
 				require.Equal(t, names("", int(n)), w.ids(key(fmt.Sprint("s", i))))
@@ -202,6 +203,7 @@ func TestLoad_CloseUnconfirmed(t *testing.T) {
 				_, err := r.Stored(within(t, skaldtest.Timeout))
 				require.ErrorIs(t, err, publisher.ErrClosed)
 			}
+			p.holdsNothing()
 			w.startServer()
 		})
 	}

@@ -73,7 +73,8 @@ func TestLoss_SentAgain(t *testing.T) {
 func TestLoss_Ahead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	s := w.publisher(publisher.Options{}).open(key("s"))
+	p := w.publisher(publisher.Options{})
+	s := p.open(key("s"))
 	w.stopNode()
 	const n = 300 // of which half are pages, with 64 that are held
 	receipts := lose(t, w, s, n, func(i int) bool { return i == 0 })
@@ -82,6 +83,7 @@ func TestLoss_Ahead(t *testing.T) {
 		materialized(t, r)
 	}
 	require.ElementsMatch(t, names("", n), w.ids(key("s")))
+	p.holdsNothing()
 }
 
 // Counts with more gaps than a session keeps are refused as ahead and sent again.

@@ -48,8 +48,12 @@ type Publisher struct {
 }
 
 // New returns a publisher on nc, which stays the caller's and must outlive it. It
-// sends and starts nothing. The error names the option that can not be used.
+// sends and starts nothing. The error names the option that can not be used; a
+// missing connection panics.
 func New(nc *nats.Conn, o Options) (*Publisher, error) {
+	if nc == nil {
+		panic("publisher.New: the connection is missing")
+	}
 	if err := o.validate(); err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package publisher
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -21,12 +22,20 @@ func (s *Session) run(ctx context.Context) {
 		}
 		switch {
 		case !ok:
+			s.sayEnded(ctx)
 			return
 		case m != nil:
 			s.attempt(ctx, m)
 		case !s.rest(ctx, wait):
 			return
 		}
+	}
+}
+
+// sayEnded logs why the session has ended, unless it was closed.
+func (s *Session) sayEnded(ctx context.Context) {
+	if err := s.Err(); !errors.Is(err, ErrClosed) {
+		s.p.o.Logger.ErrorContext(ctx, "session has ended", slog.String("workspace", s.key.Workspace), slog.String("session", s.key.Session), slog.Any("err", err))
 	}
 }
 
