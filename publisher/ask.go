@@ -133,7 +133,7 @@ func (s *Session) ask(ctx context.Context) {
 			s.endLocked(ErrForgotten)
 		}
 		s.askErr, s.askAt = err, time.Time{}
-		if len(s.sent) > 0 {
+		if s.openLocked() {
 			s.askAt = time.Now().Add(s.askWait)
 			s.askWait = min(2*s.askWait, maxAskWait)
 		}
@@ -146,6 +146,7 @@ func (s *Session) ask(ctx context.Context) {
 func (s *Session) questions() (pages bool, counted []*message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	pages = s.looseLocked()
 	for _, m := range s.sent {
 		switch {
 		case !m.stored:
@@ -168,6 +169,10 @@ func (s *Session) placed(at place) {
 	}
 	s.advanceLocked(at.chain)
 	if s.err != nil {
+		return
+	}
+	if s.looseLocked() && s.loose.ingest <= at.ingest {
+		s.endLocked(fmt.Errorf("%w: the bus waits for event %d, which is not kept any more", ErrLost, s.applied.Ordinal+1))
 		return
 	}
 	for _, m := range s.sent {

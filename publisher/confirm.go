@@ -200,7 +200,10 @@ func (s *Session) dropLocked(m *message) {
 		s.again--
 	}
 	if len(s.sent) == 0 {
-		s.sent, s.askAt = nil, time.Time{}
+		s.sent = nil
+	}
+	if !s.openLocked() {
+		s.askAt = time.Time{}
 	}
 	s.idleLocked()
 }
@@ -213,6 +216,9 @@ func (s *Session) loosenLocked() {
 		if !m.stored || m.again || m == s.sending {
 			return
 		}
+		if m.page() {
+			s.loose = place{chain: m.last, ingest: m.seq}
+		}
 		s.dropLocked(m)
 		for _, r := range m.receipts {
 			r.loose = true
@@ -220,6 +226,12 @@ func (s *Session) loosenLocked() {
 		}
 	}
 }
+
+// looseLocked reports whether pages that the session has let go of are not applied.
+func (s *Session) looseLocked() bool { return s.loose.chain.Ordinal > s.applied.Ordinal }
+
+// openLocked reports whether there is anything to ask for.
+func (s *Session) openLocked() bool { return len(s.sent) > 0 || s.looseLocked() }
 
 func (s *Session) findLocked(is func(*message) bool) *message {
 	for _, m := range s.sent {

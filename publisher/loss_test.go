@@ -125,5 +125,8 @@ func TestLoss_LetGo(t *testing.T) {
 		require.ErrorIs(t, err, publisher.ErrLost)
 	}
 	// The chain can not go on without the event that is gone.
+	says(t, unlucky, publisher.ErrLost)
+	_, err = unlucky.Error(ctx, "e", "")
+	require.ErrorIs(t, err, publisher.ErrLost)
 	require.Empty(t, w.ids(key("unlucky")))
 }

@@ -74,7 +74,9 @@ type Options struct {
 
 	// MaxUnmaterializedBytes bounds what is kept of stored messages until they
 	// are materialized, so that they can be sent again should INGEST lose them.
-	// Beyond it nothing blocks: a session lets go of its oldest.
+	// Beyond it nothing blocks: a session lets go of its oldest. If INGEST has
+	// lost one of those, a relay event ends its session with ErrLost; of a
+	// message without a chain those learn who wait for its receipt.
 	// Defaults to DefaultMaxUnmaterializedBytes.
 	MaxUnmaterializedBytes int64
 

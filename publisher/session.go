@@ -40,6 +40,7 @@ type Session struct {
 	again    int        // how many of sent have to be sent again
 	unstored int        // items that INGEST has not acknowledged
 	tail     *Receipt   // of the item accepted last
+	loose    place      // of the last page that was let go of, with its sequence in INGEST
 	early    []hint     // of messages whose acknowledgement has not come
 
 	backoff   backoff
@@ -238,7 +239,7 @@ func (s *Session) acceptMany(ctx context.Context, n int, size int64, push func()
 		return err
 	}
 	s.mu.Lock()
-	err := s.openLocked()
+	err := s.closedLocked()
 	before := len(s.waiting.items)
 	if err == nil {
 		err = push()
@@ -251,8 +252,8 @@ func (s *Session) acceptMany(ctx context.Context, n int, size int64, push func()
 	return err
 }
 
-// openLocked reports why the session takes nothing more, nil if it does.
-func (s *Session) openLocked() error {
+// closedLocked reports why the session takes nothing more, nil if it does.
+func (s *Session) closedLocked() error {
 	select {
 	case <-s.p.closing:
 	case <-s.closed:

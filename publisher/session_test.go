@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/skaldbus/skald/bus"
+	"github.com/skaldbus/skald/internal/natsd"
 	"github.com/skaldbus/skald/internal/skaldtest"
 	"github.com/skaldbus/skald/publisher"
 )
@@ -277,6 +278,26 @@ func TestSession_RestartedWorkerGoesOn(t *testing.T) {
 	st := w.settle()
 	require.Zero(t, st.Rejects)
 	require.Zero(t, st.Duplicates)
+}
+
+// A position that was told before the materializer had come to what the earlier start
+// got stored is not taken: a chain that goes on from there would fork.
+func TestSession_StalePosition(t *testing.T) {
+	t.Parallel()
+	w := newServer(t, natsd.Options{SyncInterval: time.Minute})
+	w.create(bus.StreamOptions{})
+	asked := 0
+	_, err := w.nc.Subscribe("skald.api.w.position.s", func(m *nats.Msg) {
+		if asked++; asked < 4 {
+			m.Respond(fmt.Appendf(nil, `{"frontier":{"ordinal":0,"digest":"%064d"},"ingest_position":0}`, 0))
+			return
+		}
+		m.Respond(fmt.Appendf(nil, `{"frontier":{"ordinal":5,"digest":"%064d"},"ingest_position":1}`, 5))
+	})
+	require.NoError(t, err)
+	require.NoError(t, w.nc.Flush())
+	s := w.publisher(publisher.Options{}).open(key("s"))
+	require.EqualValues(t, 5, s.Position().Ordinal)
 }
 
 // Without Run a session opens, and Close tells what nobody has sent.
