@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -74,9 +75,7 @@ func (p *Publisher) request(ctx context.Context, what string, k bus.Key, body []
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	ask, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	reply, err := p.nc.RequestMsgWithContext(ask, &nats.Msg{Subject: subject, Data: body})
+	reply, err := p.requestOnce(ctx, &nats.Msg{Subject: subject, Data: body})
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -91,6 +90,34 @@ func (p *Publisher) request(ctx context.Context, what string, k bus.Key, body []
 	default:
 		return nil, fmt.Errorf("%w: %s: %s", bus.ErrUnavailable, code, reply.Header.Get(micro.ErrorHeader))
 	}
+}
+
+// requestOnce waits for an answer for askTimeout, or until the connection is lost: the
+// client library would go on waiting for an answer that can not come.
+func (p *Publisher) requestOnce(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
+	timed, stop := context.WithTimeout(ctx, askTimeout)
+	defer stop()
+	ask, cancel := context.WithCancelCause(timed)
+	lost := p.nc.StatusChanged(nats.RECONNECTING, nats.CLOSED)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel(nil)
+	defer p.nc.RemoveStatusListener(lost)
+	if p.nc.Status() == nats.RECONNECTING {
+		return nil, nats.ErrDisconnected
+	}
+	wg.Go(func() {
+		select {
+		case <-lost:
+			cancel(nats.ErrDisconnected)
+		case <-ask.Done():
+		}
+	})
+	reply, err := p.nc.RequestMsgWithContext(ask, m)
+	if err != nil && errors.Is(context.Cause(ask), nats.ErrDisconnected) {
+		err = nats.ErrDisconnected
+	}
+	return reply, err
 }
 
 // final reports whether trying again can not help.
