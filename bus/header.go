@@ -46,6 +46,9 @@ func ParseIdentity(h nats.Header, class Class) (id Identity, err error) {
 	if class == ClassProjection || len(h) == 0 {
 		return Identity{}, nil
 	}
+	if err := spelling(h, class); err != nil {
+		return Identity{}, err
+	}
 	if id.EventID, err = printable(h, HeaderEventID, MaxEventID); err != nil {
 		return Identity{}, err
 	}
@@ -74,6 +77,25 @@ func ParseIdentity(h nats.Header, class Class) (id Identity, err error) {
 	}
 	id.Publisher, id.Count = publisher, n
 	return id, nil
+}
+
+// spelling refuses an identity's header in another case than ours. NATS keeps the
+// case of names, so it would not be found, and the message would be taken without
+// the identity that its sender relies on.
+func spelling(h nats.Header, class Class) error {
+	ours := [...]string{HeaderEventID, HeaderPublisher, HeaderPublisherSeq}
+	read := ours[:]
+	if class == ClassControl {
+		read = ours[:1]
+	}
+	for name := range h {
+		for _, right := range read {
+			if len(name) == len(right) && name != right && strings.EqualFold(name, right) {
+				return invalid(ReasonHeader, right, "must be written just so, not %s", name)
+			}
+		}
+	}
+	return nil
 }
 
 // printable returns the header's one value, "" if it is absent.

@@ -56,6 +56,10 @@ func TestParseIdentity_Malformed(t *testing.T) {
 		{header(bus.HeaderEventID, "a\tb"), bus.HeaderEventID},
 		{header(bus.HeaderEventID, "a", bus.HeaderEventID, "a"), bus.HeaderEventID},
 		{header(bus.HeaderEventID, strings.Repeat("i", bus.MaxEventID+1)), bus.HeaderEventID},
+		// NATS keeps the case of names: another spelling would be read by nobody.
+		{header("skald-event-id", "e"), bus.HeaderEventID},
+		{header("Skald-Event-ID", "e"), bus.HeaderEventID},
+		{header(bus.HeaderPublisher, "p", "skald-publisher-seq", "1"), bus.HeaderPublisherSeq},
 		{header(bus.HeaderPublisher, "p"), bus.HeaderPublisherSeq},
 		{header(bus.HeaderPublisherSeq, "1"), bus.HeaderPublisher},
 		{header(bus.HeaderPublisher, "", bus.HeaderPublisherSeq, "1"), bus.HeaderPublisher},

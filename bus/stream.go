@@ -107,6 +107,7 @@ func (s Subjects) eventsConfig(o StreamOptions, epoch string) jetstream.StreamCo
 		Replicas:           o.Replicas,
 		Duplicates:         minDuplicates,
 		AllowAtomicPublish: true,
+		DenyPurge:          true, // it would look like forgotten sessions
 		// The server's default of 1,000 would be a limit of readers.
 		MaxConsumers: 100_000,
 		Metadata: map[string]string{
@@ -160,7 +161,7 @@ func (s Subjects) Open(ctx context.Context, js jetstream.JetStream, o StreamOpti
 	if known != "" && epoch != known {
 		return out, fmt.Errorf("%w: the store's epoch is %s, that of stream %s is %s", ErrOtherBus, known, evCfg.Name, epoch)
 	}
-	if err := s.check(inCfg, evCfg); err != nil {
+	if err := s.Check(inCfg, evCfg); err != nil {
 		return out, err
 	}
 	if most := o.MaxPayload - PayloadReserve; inCfg.MaxMsgSize <= 0 || int64(inCfg.MaxMsgSize) > most {
@@ -212,8 +213,9 @@ func createIngest(ctx context.Context, js jetstream.JetStream, s Subjects, o Str
 	}
 }
 
-// check refuses settings under which a promise would not hold.
-func (s Subjects) check(in, ev jetstream.StreamConfig) error {
+// Check returns [ErrStreamSettings], [ErrOtherBus] or [ErrContract] if INGEST's or
+// EVENTS' settings are such that a promise would not hold; it names the setting.
+func (s Subjects) Check(in, ev jetstream.StreamConfig) error {
 	for _, c := range []jetstream.StreamConfig{in, ev} {
 		refuse := func(setting, rule string) error {
 			return fmt.Errorf("%w: stream %s: %s %s", ErrStreamSettings, c.Name, setting, rule)

@@ -112,17 +112,26 @@ func (m *Materializer) eventMessage(r *store.Row) *nats.Msg {
 	}
 }
 
-// launch sends what is pending to EVENTS. The attempt goes on as if the append
-// were taken; land has to hear that it was.
+// launch sends what is pending to EVENTS, once the append before is answered: if
+// that were refused, since another program has written, and what was written were
+// as long, then this one would be taken, and EVENTS would end with facts that come
+// after those which it lacks. The attempt goes on as if the append were taken; land
+// has to hear that it was.
 func (a *attempt) launch() error {
 	p := &a.pending
 	if len(p.msgs) == 0 {
 		return nil
 	}
+	if a.newest != nil {
+		if err := a.newest.wait(); err != nil {
+			return err
+		}
+	}
 	sent, err := a.m.startAppend(p.msgs, a.end.seq)
 	if err != nil {
 		return err
 	}
+	a.newest = sent
 	a.appends = append(a.appends, sent)
 	rows := a.unit.commit.Rows
 	last := &rows[len(rows)-1]
@@ -153,13 +162,15 @@ type appending struct {
 	ack     jetstream.PubAckFuture
 	last, n uint64
 	sent    time.Time
+
+	answered bool
+	err      error // what wait has returned
 }
 
 // startAppend sends msgs to EVENTS as one atomic batch, to be taken if it still
-// ends at the sequence last. Batches are answered in the order they are sent, so
-// the next may follow before this one is answered: if this one is refused, then
-// so is that. We do this ourselves, on nats.go's asynchronous publish, since the
-// library for atomic batches waits for each answer.
+// ends at the sequence last. We do this ourselves, on nats.go's asynchronous
+// publish, since the library for atomic batches waits for each answer, and the
+// next batch can be projected meanwhile.
 func (m *Materializer) startAppend(msgs []*nats.Msg, last uint64) (*appending, error) {
 	msgs[0].Header[jetstream.ExpectedLastSeqHeader] = []string{strconv.FormatUint(last, 10)}
 	n := len(msgs)
@@ -187,8 +198,16 @@ func (m *Materializer) startAppend(msgs []*nats.Msg, last uint64) (*appending, e
 
 // wait returns nil if EVENTS took the append, errLostRace if it had moved on. Any
 // other error is a question: the messages may be in EVENTS, or come to be. A stop
-// does not cut the waiting short; an answer is worth it.
+// does not cut the waiting short; an answer is worth it. Further calls return the
+// same.
 func (p *appending) wait() error {
+	if !p.answered {
+		p.answered, p.err = true, p.answer()
+	}
+	return p.err
+}
+
+func (p *appending) answer() error {
 	timer := time.NewTimer(time.Until(p.sent.Add(appendTimeout)))
 	defer timer.Stop()
 	var err error

@@ -24,6 +24,10 @@ type attempt struct {
 	place
 	tail    *tail // open while EVENTS is being followed
 	pending pending
+
+	stateBytes int64 // what the touched states weigh
+
+	prune   uint64       // what the message at hand prunes below; 0 if it does not
 	appends []*appending // under way, in the order they were sent
 }
 
@@ -36,8 +40,13 @@ func (w *worker) newAttempt(batch []*message) *attempt {
 	}
 }
 
-// run takes all of the batch and sends what EVENTS lacks. Its last append may
-// still be under way when it returns.
+// maxStateBytes bounds the states that one attempt touches: each of them is loaded,
+// and encoded when it has changed, and one may weigh tens of MiB.
+const maxStateBytes = 64 << 20
+
+// run takes the batch and sends what EVENTS lacks. Its last append may still be
+// under way when it returns. Where the states are too big to be touched all at
+// once, it takes only a beginning of the batch.
 func (a *attempt) run(ctx context.Context) error {
 	defer func() { a.tail.close() }()
 	if len(a.batch) == 0 {
@@ -49,9 +58,13 @@ func (a *attempt) run(ctx context.Context) error {
 	if a.ids, err = a.cache.lookUp(ctx, a.batch, a.horizon()); err != nil {
 		return err
 	}
-	for _, m := range a.batch {
+	for i, m := range a.batch {
 		if err := a.message(ctx, m); err != nil {
 			return err
+		}
+		if a.stateBytes > maxStateBytes {
+			a.batch = a.batch[:i+1] // the rest is another attempt's
+			break
 		}
 	}
 	if err := crash(a.m.seam("projected")); err != nil {
@@ -87,6 +100,12 @@ func (a *attempt) message(ctx context.Context, m *message) error {
 	}
 	a.position = m.Seq
 	c := &a.unit.commit
+	if a.prune > 0 {
+		// Only what came before it is pruned, however far it reaches: what comes after
+		// it may be in the same commit or not, and would be pruned here and kept there.
+		c.PruneBefore = max(c.PruneBefore, min(a.prune, a.table+uint64(len(a.pending.msgs))+1))
+		a.prune = 0
+	}
 	c.Position = store.Position{IngestSeq: m.Seq, IngestTime: m.Time, HighestTime: a.highest}
 	return nil
 }
@@ -103,7 +122,10 @@ func (a *attempt) project(ctx context.Context, m *message) (projection.Result, e
 	if err != nil {
 		return projection.Result{}, err
 	}
-	a.touched[m.Key] = e
+	if a.touched[m.Key] == nil {
+		a.touched[m.Key] = e
+		a.stateBytes += e.bytes
+	}
 	var known *projection.KnownID
 	if id := m.Identity; id.EventID != "" && id.Publisher == "" {
 		known = a.cache.known(store.IDKey{Key: m.Key, EventID: id.EventID}, a.ids, a.horizon())
@@ -129,7 +151,7 @@ func (a *attempt) projectAdmin(m *message) projection.Result {
 	if err != nil {
 		return a.refuse(m, err)
 	}
-	a.unit.commit.PruneBefore = max(a.unit.commit.PruneBefore, c.Before)
+	a.prune = c.Before
 	a.unit.removals = true
 	res := projection.Result{Outcome: projection.Applied}
 	a.note(m, &res)

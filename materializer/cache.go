@@ -58,12 +58,25 @@ func (c *cache) state(ctx context.Context, k bus.Key, seq uint64) (*cached, erro
 		if err != nil {
 			return nil, fmt.Errorf("load session: %w", err)
 		}
-		e = &cached{state: st, bytes: stateOverhead}
+		e = &cached{state: st, bytes: stateOverhead + weight(st)}
 		c.states[k] = e
 		c.bytes += e.bytes
 	}
 	e.seq = seq
 	return e, nil
+}
+
+// weight is about what a state holds beyond its fixed parts.
+func weight(st *projection.State) int64 {
+	v := &st.View
+	n := len(v.Title) + len(v.ProjectedTitle) + len(v.State) + len(v.LastError) + len(v.LastOutcome) + len(v.Activity) + len(v.Runtime)
+	for i := range v.Elicitations {
+		n += len(v.Elicitations[i].Request)
+	}
+	for i := range st.Held {
+		n += len(st.Held[i].Body)
+	}
+	return int64(n)
 }
 
 // weigh corrects what a state counts against the bound.

@@ -41,11 +41,17 @@
 //  3. the number is gone, which only a removal does: it is only a number, and
 //     is passed once the next present one falls under 1 or there is none.
 //
+// A message that was lost on its way from the server looks like a number that is
+// gone. The consumer's own count tells them apart, and then the attempt starts
+// again (tail.go).
+//
 // When the last sequence is reached, the facts of m that EVENTS does not hold
 // are appended: those with an index above that of the last message if that is
 // of m, none if the last message is of one later than m in sequence and stored
 // time, else all but those seen on the way. The last exception is ours: with
-// rows of lost messages behind m's own facts, "all" would give them twice. A
+// rows of lost messages behind m's own facts, "all" would give them twice. "None"
+// is right only as long as no append overtakes one that was refused, so each waits
+// for the answer to the one before, while the next batch is projected. A
 // fact of m that EVENTS neither held nor was given leaves a reject entry, which
 // goes if its session turns out to be forgotten. The state follows the own
 // projection in any case.
@@ -67,6 +73,8 @@
 //	last message                     the state bucket         EVENTS ends with
 //	store restored from a copy       EVENTS further on        followed, then on
 //	EVENTS lost its end              rows beyond it           put back under the same numbers before anything else
+//	EVENTS bounded, and the next     no message               Run stops with an error that names the numbers
+//	numbers aged out
 //	EVENTS or INGEST recreated,      other metadata, or       Run stops with an error that says so and what to do
 //	swapped, of another bus          another message
 //	INGEST has a hole                a missing sequence       reported with its range; reading goes on behind it

@@ -212,6 +212,12 @@ func (a *attempt) knowEnd(ctx context.Context) error {
 		if a.end.origin, err = a.m.removedEnd(ctx, a.end.seq); err != nil {
 			return err
 		}
+		if a.end.origin == (bus.Origin{}) && a.from < a.end.seq {
+			// The table had not come this far: facts of the message at hand may have
+			// been among what is gone, and would be given a second number.
+			return fmt.Errorf("EVENTS %d to %d are gone, and nobody has written down what its end came from: nothing is appended until it goes on, or the store is restored from one that has these rows",
+				a.from+1, a.end.seq)
+		}
 	default:
 		return fmt.Errorf("look for EVENTS %d: %w", a.end.seq, err)
 	}
@@ -219,11 +225,16 @@ func (a *attempt) knowEnd(ctx context.Context) error {
 	return nil
 }
 
-// eventsLast asks the server for EVENTS' last sequence.
+// eventsLast asks the server for EVENTS' last sequence. The error is
+// bus.ErrOtherBus if EVENTS is not that of this bus any more.
 func (m *Materializer) eventsLast(ctx context.Context) (uint64, error) {
 	info, err := m.o.Streams.Events.Info(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("ask EVENTS for its end: %w", err)
+	}
+	if epoch := info.Config.Metadata[bus.MetaEpoch]; epoch != m.o.Streams.Epoch {
+		// Made anew meanwhile: it has lost no end, and must not be given one.
+		return 0, fmt.Errorf("%w: EVENTS now has epoch %q, this store %q", bus.ErrOtherBus, epoch, m.o.Streams.Epoch)
 	}
 	return info.State.LastSeq, nil
 }

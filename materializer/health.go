@@ -10,18 +10,20 @@ import (
 
 // Names of the checks, in the order Health lists them.
 const (
-	checkNATS    = "nats"         // the connection
-	checkStreams = "streams"      // the watcher's: both answer and are the right ones
-	checkIngest  = "ingest"       // the reader's
-	checkEvents  = "events"       // the worker's
-	checkStore   = "store"        // the committer's
-	checkLag     = "progress"     // the watcher's: what waits gets on
-	checkHoles   = "ingest_holes" // the reader's
+	checkNATS     = "nats"         // the connection
+	checkStreams  = "streams"      // the watcher's: both answer and are the right ones
+	checkIngest   = "ingest"       // the reader's
+	checkEvents   = "events"       // the worker's
+	checkStore    = "store"        // the committer's
+	checkLag      = "progress"     // the watcher's: what waits gets on
+	checkSpace    = "ingest_space" // the watcher's: publishers are not refused
+	checkRemovals = "removals"     // the remover's
+	checkHoles    = "ingest_holes" // the reader's
 )
 
 // Check is one part of a materializer's health.
 type Check struct {
-	Name   string // nats, streams, ingest, events, store, progress or ingest_holes
+	Name   string // nats, streams, ingest, events, store, progress, ingest_space, removals or ingest_holes
 	OK     bool
 	Detail string // what is wrong, in words; "" if OK
 }
@@ -89,7 +91,7 @@ func (m *Materializer) Health() []Check {
 		add(checkIngest, "not running yet")
 		return out
 	}
-	for _, name := range []string{checkStreams, checkIngest, checkEvents, checkStore, checkLag, checkHoles} {
+	for _, name := range []string{checkStreams, checkIngest, checkEvents, checkStore, checkLag, checkSpace, checkRemovals, checkHoles} {
 		detail := m.health.detail[name]
 		if began, ok := m.health.since[name]; ok && detail == "" {
 			if d := time.Since(began); d > slowAfter {

@@ -116,7 +116,6 @@ type node struct {
 	cancel  context.CancelFunc
 	done    chan error
 	running bool
-	seam    func(name string) error
 	stats   materializer.Stats // of the runs that have ended
 	log     io.Writer          // of the materializer; nil is the test's output
 }
@@ -230,7 +229,11 @@ func (n *node) caughtUp() bool {
 		return false
 	}
 	s, err := n.st.Reader().Status(ctx)
-	return err == nil && s.IngestSeq == in.State.LastSeq && s.EventsSeq == ev.State.LastSeq && s.Removals == 0
+	if err != nil || s.IngestSeq != in.State.LastSeq || s.EventsSeq != ev.State.LastSeq || s.Removals != 0 {
+		return false
+	}
+	first, err := n.st.Reader().Rows(ctx, 0, 1, 1)
+	return err == nil && (len(first) == 0 || first[0].Seq >= s.Oldest)
 }
 
 // catchUp waits until the node has caught up.
@@ -283,5 +286,20 @@ func crashAt(name string, nth int64) func(string) error {
 			return errCrash
 		}
 		return nil
+	}
+}
+
+// failMany publishes n error messages of the session, which give one fact each and
+// name their place.
+func (w *world) failMany(k bus.Key, n int) {
+	w.t.Helper()
+	msgs := make([]*nats.Msg, n)
+	for i := range msgs {
+		msgs[i] = &nats.Msg{Subject: w.subj.Ingest(k, bus.ClassError), Data: fmt.Appendf(nil, `{"recorded_at_ms":1,"message":"%d"}`, i)}
+	}
+	for len(msgs) > 0 {
+		k := min(len(msgs), 1000)
+		w.sayAll(msgs[:k])
+		msgs = msgs[k:]
 	}
 }

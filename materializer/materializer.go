@@ -27,6 +27,8 @@ var (
 	ErrIngestBehind = errors.New("INGEST ends below the store's position")
 	// ErrEventsDiffer: the message under the number of the table's last row is not that row.
 	ErrEventsDiffer = errors.New("EVENTS and the table differ")
+	// ErrEventsGone: EVENTS is bounded and no longer holds the table's next numbers.
+	ErrEventsGone = errors.New("EVENTS does not reach back to the table's end")
 	// ErrRunning: Run was called a second time.
 	ErrRunning = errors.New("materializer has run already")
 )

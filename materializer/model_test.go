@@ -47,6 +47,7 @@ type model struct {
 	horizon  int64 // ns
 	last     uint64
 	highest  int64
+	oldest   uint64 // what was pruned lies below it
 	sessions map[bus.Key]*modelSession
 	facts    []happened // all that there ever were, those of forgotten sessions included
 	refused  []refused
@@ -106,12 +107,13 @@ func (m *model) take(msg said) {
 	case admin:
 		var c struct {
 			Op     string
-			Before int64 `json:"before_seq"`
+			Before uint64 `json:"before_seq"`
 		}
 		if json.Unmarshal(msg.body, &c) != nil || c.Op != "prune" || c.Before < 1 {
 			m.refused = append(m.refused, refused{seq: msg.seq, reason: bus.ReasonBody})
 			return
 		}
+		m.oldest = max(m.oldest, c.Before)
 		m.applied++
 		return
 	}
@@ -169,7 +171,7 @@ func compacted(body []byte) (string, bus.Reason) {
 }
 
 func (t *turn) refuse(reason bus.Reason) {
-	t.model.refused = append(t.model.refused, refused{seq: t.seq, key: t.key, reason: reason})
+	t.refused = append(t.refused, refused{seq: t.seq, key: t.key, reason: reason})
 }
 
 func (t *turn) fact(typ string, at int64, source, data string) {

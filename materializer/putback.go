@@ -18,11 +18,16 @@ import (
 // returns where EVENTS ends then. Another materializer may do the same at the
 // same time: each append names the end it expects, and the rows are equal.
 //
-// The error is ErrEventsDiffer if EVENTS went on with something else meanwhile.
+// The error is ErrEventsDiffer if EVENTS has gone on with something else: then its
+// end holds other messages than the table under the same numbers.
 func (m *Materializer) putBack(ctx context.Context, last, table uint64) (uint64, error) {
+	if err := m.compareLastRow(ctx, last); err != nil {
+		return 0, err
+	}
+	m.health.set(checkEvents, fmt.Sprintf("EVENTS has lost its end: it ends at %d, the table at %d; the rows are put back", last, table))
 	m.log.Error("EVENTS has lost its end; the table's rows are put back", slog.Uint64("events_last", last), slog.Uint64("table", table))
 	for last < table {
-		rows, err := m.reader.Rows(ctx, last, maxAppendMessages)
+		rows, err := m.reader.Rows(ctx, last, maxAppendMessages, maxAppendBytes/2)
 		if err != nil {
 			return 0, fmt.Errorf("read rows to put back: %w", err)
 		}
@@ -51,21 +56,24 @@ func (m *Materializer) putBack(ctx context.Context, last, table uint64) (uint64,
 		}
 		last = end
 	}
-	pos, _ := m.committed.get()
-	if err := m.compareLastRow(ctx, pos); err != nil {
+	if err := m.compareLastRow(ctx, table); err != nil {
 		return 0, err
 	}
+	m.health.set(checkEvents, "")
 	return last, nil
 }
 
 // putBackBatch builds the messages of the numbers after last up to table, at most
-// one atomic batch of them.
+// one atomic batch of them. rows are the table's next ones; the numbers behind the
+// last of them may have rows that were not read yet, unless there is none left.
 func (m *Materializer) putBackBatch(rows []store.Row, last, table uint64) (msgs []*nats.Msg, voids []uint64) {
-	bytes := 0
-	for n := last + 1; n <= table && len(msgs) < maxAppendMessages && bytes < maxAppendBytes/2; n++ {
+	end := table
+	if len(rows) > 0 {
+		end = min(table, rows[len(rows)-1].Seq)
+	}
+	for n := last + 1; n <= end && len(msgs) < maxAppendMessages; n++ {
 		if len(rows) > 0 && rows[0].Seq == n {
 			msgs = append(msgs, m.eventMessage(&rows[0]))
-			bytes += len(rows[0].Data) + headerBytes
 			rows = rows[1:]
 			continue
 		}

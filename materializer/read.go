@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -101,7 +102,7 @@ func (m *Materializer) read(ctx context.Context, last uint64, in *intake) error 
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.Is(err, ErrIngestBegins):
+		case errors.Is(err, ErrIngestBegins), replaced(err):
 			return err
 		case last > before:
 			wait.reset()
@@ -115,6 +116,11 @@ func (m *Materializer) read(ctx context.Context, last uint64, in *intake) error 
 }
 
 func (m *Materializer) readOn(ctx context.Context, last *uint64, in *intake) error {
+	// The server may be another one than before.
+	pos, _ := m.committed.get()
+	if err := m.verifyIngest(ctx, pos); err != nil {
+		return err
+	}
 	c, err := m.o.Streams.Ingest.CreateConsumer(ctx, jetstream.ConsumerConfig{
 		Description:       "materializer",
 		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
@@ -129,71 +135,51 @@ func (m *Materializer) readOn(ctx context.Context, last *uint64, in *intake) err
 		return fmt.Errorf("create consumer: %w", err)
 	}
 	defer m.deleteConsumer(m.o.Streams.Ingest, c)
-	it, err := c.Messages(
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	// Messages are handed to us one by one, on a goroutine of the subscription,
+	// which buffers what was pulled. An iterator over them has a channel of fixed
+	// size instead, and drops what does not fit.
+	var read atomic.Uint64 // as last, for others
+	var busy atomic.Bool   // a message is being handed on
+	read.Store(*last)
+	reading, err := c.Consume(func(msg jetstream.Msg) {
+		if ctx.Err() != nil {
+			return
+		}
+		busy.Store(true)
+		if err := m.received(ctx, msg, last, in); err != nil {
+			stop(err)
+		}
+		read.Store(*last)
+		busy.Store(false)
+	},
 		jetstream.PullMaxMessagesWithBytesLimit(maxReadMessages, maxReadBytes),
 		jetstream.PullExpiry(pullExpiry),
 		jetstream.PullHeartbeat(pullHeartbeat),
-		jetstream.WithMessagesErrOnMissingHeartbeat(true),
+		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) { stop(err) }),
 	)
 	if err != nil {
 		return fmt.Errorf("pull: %w", err)
 	}
-	defer it.Stop()
 	m.health.set(checkIngest, "")
-	quiet := newQuiet(ctx, *last)
-	defer func() { quiet.cancel() }()
-	for sent := uint64(1); ; {
-		msg, err := it.Next(jetstream.NextContext(quiet.ctx))
-		if err != nil && quiet.ctx.Err() != nil && ctx.Err() == nil {
-			if quiet.last == *last {
-				err = m.overlooked(ctx, *last)
-			} else {
-				err = nil // it was not
+	for quiet := *last; ; {
+		select {
+		case <-time.After(quietEvery):
+			now := read.Load()
+			if now == quiet && !busy.Load() {
+				if err := m.overlooked(ctx, now); err != nil && read.Load() == now && !busy.Load() {
+					stop(err)
+				}
 			}
-			if err == nil {
-				quiet.cancel()
-				quiet = newQuiet(ctx, *last)
-				continue
-			}
-		}
-		if err != nil {
-			return fmt.Errorf("next message: %w", err)
-		}
-		meta, err := msg.Metadata()
-		if err != nil {
-			return fmt.Errorf("message metadata: %w", err)
-		}
-		if meta.Sequence.Consumer != sent {
-			return errLostDelivery
-		}
-		sent++
-		seq := meta.Sequence.Stream
-		if seq <= *last {
+			quiet = now
 			continue
+		case <-ctx.Done():
 		}
-		if seq > *last+1 {
-			if err := m.hole(ctx, *last+1, seq-1); err != nil {
-				return err
-			}
-		}
-		if err := in.put(ctx, m.newMessage(msg, meta)); err != nil {
-			return err
-		}
-		*last = seq
+		reading.Stop()
+		<-reading.Closed()
+		return context.Cause(ctx)
 	}
-}
-
-// quiet is a while in which the consumer may have nothing to send.
-type quiet struct {
-	ctx    context.Context // ends with the while
-	cancel context.CancelFunc
-	last   uint64 // what was read when it began
-}
-
-func newQuiet(ctx context.Context, last uint64) quiet {
-	q := quiet{last: last}
-	q.ctx, q.cancel = context.WithTimeout(ctx, quietEvery)
-	return q
 }
 
 // overlooked returns an error if INGEST holds a message after the sequence last,
@@ -208,6 +194,28 @@ func (m *Materializer) overlooked(ctx context.Context, last uint64) error {
 	default:
 		return fmt.Errorf("look for messages after %d: %w", last, err)
 	}
+}
+
+// received takes a message that the consumer delivered.
+func (m *Materializer) received(ctx context.Context, msg jetstream.Msg, last *uint64, in *intake) error {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return fmt.Errorf("message metadata: %w", err)
+	}
+	seq := meta.Sequence.Stream
+	if seq <= *last {
+		return nil
+	}
+	if seq > *last+1 {
+		if err := m.hole(ctx, *last+1, seq-1); err != nil {
+			return err
+		}
+	}
+	if err := in.put(ctx, m.newMessage(msg, meta)); err != nil {
+		return err
+	}
+	*last = seq
+	return nil
 }
 
 // hole decides what it means that the consumer went on at to+1: nothing is ever

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -45,15 +46,18 @@ func (m *Materializer) removeLoop(ctx context.Context) error {
 		case errors.As(err, &crash):
 			return crash.err
 		case err != nil:
+			m.health.set(checkRemovals, err.Error())
 			m.log.Warn("removing is interrupted", slog.Any("err", err))
 			if err := wait.wait(ctx); err != nil {
 				return err
 			}
 			continue
 		case more:
+			m.health.set(checkRemovals, "")
 			wait.reset()
 			continue
 		}
+		m.health.set(checkRemovals, "")
 		select {
 		case <-m.removalsDue:
 		case <-tick.C:
@@ -114,8 +118,15 @@ func (m *Materializer) removeMessage(ctx context.Context, seq uint64, item *stor
 	if err != nil {
 		return err
 	}
-	if seq == last && item != nil {
-		if err := m.writeRemovedEnd(ctx, seq, e.row.Origin); err != nil {
+	if seq == last {
+		origin := e.row.Origin
+		if item == nil {
+			// What stood there before has been committed here, and so has all that
+			// INGEST held up to our position.
+			pos, _ := m.committed.get()
+			origin = bus.Origin{Seq: pos.IngestSeq, Time: pos.IngestTime, Index: math.MaxInt32}
+		}
+		if err := m.writeRemovedEnd(ctx, seq, origin); err != nil {
 			return err
 		}
 	}

@@ -31,7 +31,7 @@ func (m *Materializer) verifyStart(ctx context.Context, pos store.Position) erro
 	var wait backoff
 	for {
 		err := m.verifyPositions(ctx, pos)
-		if err == nil || ctx.Err() != nil || errors.Is(err, ErrIngestReplaced) || errors.Is(err, ErrIngestBehind) || errors.Is(err, ErrEventsDiffer) {
+		if err == nil || ctx.Err() != nil || replaced(err) {
 			return err
 		}
 		m.health.set(checkStreams, err.Error())
@@ -41,10 +41,56 @@ func (m *Materializer) verifyStart(ctx context.Context, pos store.Position) erro
 	}
 }
 
+// replaced reports whether err says that a stream is not the one that the store
+// belongs to, or not in a state that belongs to the store's.
+func replaced(err error) bool {
+	for _, fatal := range []error{bus.ErrOtherBus, ErrIngestReplaced, ErrIngestBehind, ErrEventsDiffer, ErrEventsGone} {
+		if errors.Is(err, fatal) {
+			return true
+		}
+	}
+	return false
+}
+
 func (m *Materializer) verifyPositions(ctx context.Context, pos store.Position) error {
+	if err := m.verifyIngest(ctx, pos); err != nil {
+		return err
+	}
+	last, err := m.eventsLast(ctx)
+	if err != nil {
+		return err
+	}
+	if err := m.verifyReach(); err != nil {
+		return err
+	}
+	// Rows beyond EVENTS' end are put back by the worker before anything else. What
+	// EVENTS holds has to be theirs in any case.
+	return m.compareLastRow(ctx, min(last, pos.EventsSeq))
+}
+
+// verifyReach checks that a bounded EVENTS still holds the table's next number. Where
+// nothing but a removal takes messages out, numbers that are gone are passed.
+func (m *Materializer) verifyReach() error {
+	info := m.o.Streams.Events.CachedInfo() // of the question just asked
+	pos, _ := m.committed.get()
+	c := &info.Config
+	if bounded := c.MaxAge > 0 || c.MaxBytes > 0 || c.MaxMsgs > 0; bounded && info.State.FirstSeq > pos.EventsSeq+1 {
+		return fmt.Errorf("%w: the table is at %d, EVENTS is bounded and begins at %d; restore the store from a backup that reaches there",
+			ErrEventsGone, pos.EventsSeq, info.State.FirstSeq)
+	}
+	return nil
+}
+
+// verifyIngest checks that INGEST is still the stream that the store was reading, and
+// holds the message that the position names.
+func (m *Materializer) verifyIngest(ctx context.Context, pos store.Position) error {
 	info, err := m.o.Streams.Ingest.Info(ctx)
 	if err != nil {
 		return fmt.Errorf("ask for INGEST: %w", err)
+	}
+	if id := info.Config.Metadata[bus.MetaIngestID]; id != m.o.Streams.IngestID {
+		return fmt.Errorf("%w: its id is %q, not %q; stop, and restore the stream that was there, or start with a new data directory",
+			ErrIngestReplaced, id, m.o.Streams.IngestID)
 	}
 	if info.State.LastSeq < pos.IngestSeq {
 		return fmt.Errorf("%w: it ends at %d, the store is at %d; restore INGEST from a copy that is not older than the store",
@@ -63,24 +109,17 @@ func (m *Materializer) verifyPositions(ctx context.Context, pos store.Position) 
 			}
 		}
 	}
-	last, err := m.eventsLast(ctx)
-	if err != nil {
-		return err
-	}
-	if last < pos.EventsSeq {
-		return nil // the worker puts the rows back before anything else
-	}
-	return m.compareLastRow(ctx, pos)
+	return nil
 }
 
 // compareLastRow checks that the message under the number of the table's last
-// present row is that row: by origin and data.
-func (m *Materializer) compareLastRow(ctx context.Context, pos store.Position) error {
-	row, err := m.reader.LastRow(ctx)
+// present row up to a number is that row: by origin and data.
+func (m *Materializer) compareLastRow(ctx context.Context, upTo uint64) error {
+	row, err := m.reader.LastRow(ctx, upTo)
 	if err != nil {
 		return fmt.Errorf("read the table's last row: %w", err)
 	}
-	if row == nil || row.Seq > pos.EventsSeq {
+	if row == nil {
 		return nil
 	}
 	raw, err := m.getMsg(ctx, m.o.Streams.Events, row.Seq, false)

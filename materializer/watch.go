@@ -52,7 +52,7 @@ func (m *Materializer) watch(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.Is(err, ErrIngestReplaced), errors.Is(err, ErrIngestBehind), errors.Is(err, bus.ErrOtherBus):
+		case replaced(err):
 			return err
 		case err != nil:
 			m.log.Warn("the streams can not be looked at", slog.Any("err", err))
@@ -75,7 +75,8 @@ func (m *Materializer) watch(ctx context.Context) error {
 	}
 }
 
-// look asks for both streams and compares what their metadata say.
+// look asks for both streams and compares what their metadata say, and the
+// messages that the store's position names.
 func (m *Materializer) look(ctx context.Context) (Ends, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, watchTimeout, fmt.Errorf("no answer within %s", watchTimeout))
 	defer cancel()
@@ -92,16 +93,23 @@ func (m *Materializer) look(ctx context.Context) (Ends, error) {
 		m.health.set(checkStreams, describe(ctx, "EVENTS", err))
 		return Ends{}, fmt.Errorf("ask for EVENTS: %w", err)
 	}
-	if id := in.Config.Metadata[bus.MetaIngestID]; id != m.o.Streams.IngestID {
-		return Ends{}, fmt.Errorf("%w: its id is %q, not %q; stop, and restore the stream that was there, or start with a new data directory", ErrIngestReplaced, id, m.o.Streams.IngestID)
+	// A stream that was rolled back and has grown since keeps its metadata.
+	if err := m.verifyPositions(ctx, pos); err != nil {
+		if !replaced(err) {
+			m.health.set(checkStreams, err.Error())
+		}
+		return Ends{}, err
 	}
-	if epoch := ev.Config.Metadata[bus.MetaEpoch]; epoch != m.o.Streams.Epoch {
-		return Ends{}, fmt.Errorf("%w: EVENTS now has epoch %q, this store %q", bus.ErrOtherBus, epoch, m.o.Streams.Epoch)
+	settings := ""
+	if err := m.o.Subjects.Check(in.Config, ev.Config); err != nil {
+		settings = err.Error() // changed while we run
 	}
-	if in.State.LastSeq < pos.IngestSeq {
-		return Ends{}, fmt.Errorf("%w: it ends at %d, the store is at %d; restore INGEST from a copy that is not older than the store", ErrIngestBehind, in.State.LastSeq, pos.IngestSeq)
+	m.health.set(checkStreams, settings)
+	space := ""
+	if left := in.Config.MaxBytes - int64(in.State.Bytes); in.Config.MaxBytes > 0 && left < int64(in.Config.MaxMsgSize) {
+		space = fmt.Sprintf("INGEST is full: %d of %d bytes are left, publishers are refused", max(left, 0), in.Config.MaxBytes)
 	}
-	m.health.set(checkStreams, "")
+	m.health.set(checkSpace, space)
 	return Ends{IngestLast: in.State.LastSeq, EventsLast: ev.State.LastSeq}, nil
 }
 

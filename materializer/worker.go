@@ -13,8 +13,8 @@ import (
 // table lacks although INGEST has nothing new to say.
 const idleCheck = 2 * time.Second
 
-// maxAppends is how many batches may be on their way to EVENTS: while one is
-// synced to disk the next is projected.
+// maxAppends is how many batches may be on their way to the committer: while one
+// is synced to EVENTS' disk the next is projected.
 const maxAppends = 2
 
 // place is how far a worker has come.
@@ -23,6 +23,7 @@ type place struct {
 	highest  int64  // highest INGEST time applied, ns
 	table    uint64 // EVENTS number
 	end      end
+	newest   *appending // the append sent last; nil if there was none
 }
 
 // worker projects, follows and appends. One goroutine owns it.
@@ -92,19 +93,28 @@ func (w *worker) idle(ctx context.Context) error {
 // process turns a batch into a unit on its way. It leaves batches in flight only
 // while more wait to be processed.
 func (w *worker) process(ctx context.Context, batch []*message) error {
-	a, err := w.try(ctx, batch)
-	for err == nil && len(w.flight) > 0 && (len(w.flight) >= maxAppends || w.in.empty()) {
-		err = w.landOldest(ctx)
-		a = nil
-	}
-	if err != nil {
-		return w.recover(ctx, a, err)
+	for len(batch) > 0 {
+		a, err := w.try(ctx, batch)
+		failed := a
+		if err == nil {
+			failed = nil
+		}
+		batch = batch[len(a.batch):]
+		for err == nil && len(w.flight) > 0 && (len(w.flight) >= maxAppends || len(batch) == 0 && w.in.empty()) {
+			err = w.landOldest(ctx)
+		}
+		if err != nil {
+			if err := w.recover(ctx, failed, err); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
 
 // try runs one attempt at a batch and puts it in flight, or returns it with the
-// error that it ended with.
+// error that it ended with. The attempt may have taken less than the batch, from
+// its beginning.
 func (w *worker) try(ctx context.Context, batch []*message) (*attempt, error) {
 	a := w.newAttempt(batch)
 	if err := a.run(ctx); err != nil {
@@ -112,7 +122,7 @@ func (w *worker) try(ctx context.Context, batch []*message) (*attempt, error) {
 	}
 	w.place = a.place
 	w.flight = append(w.flight, a)
-	return nil, nil
+	return a, nil
 }
 
 // landOldest hears that the oldest append was taken and hands its unit over. If
@@ -169,7 +179,10 @@ func (w *worker) insist(ctx context.Context, batch []*message) error {
 		a, err := w.try(ctx, batch)
 		if err == nil {
 			if err = w.landOldest(ctx); err == nil {
-				return nil
+				if batch = batch[len(a.batch):]; len(batch) == 0 {
+					return nil
+				}
+				continue
 			}
 			if len(w.flight) == 0 {
 				return err // it landed; handing it over was cut short
@@ -200,6 +213,8 @@ func (w *worker) blame(ctx context.Context, err error) error {
 	switch {
 	case errors.As(err, &crash):
 		return crash.err
+	case replaced(err):
+		return err
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, errLostRace):
@@ -256,7 +271,7 @@ func (w *worker) settle(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if errors.Is(err, ErrEventsDiffer) {
+		if replaced(err) {
 			return err
 		}
 		w.m.health.set(checkEvents, err.Error())

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/hex"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -19,7 +20,7 @@ func (e env) banner(o serveOptions, server *natsd.Server, gw *gateway.Gateway, s
 	if abs, err := filepath.Abs(data); err == nil {
 		data = abs
 	}
-	natsURL, kind := o.nats.server, "outside"
+	natsURL, kind := o.nats.server, "outside, from "+o.serverFrom
 	if server != nil {
 		natsURL, kind = server.ClientURL(), "embedded, syncs before it acknowledges"
 		if o.sync > 0 {
@@ -31,7 +32,8 @@ func (e env) banner(o serveOptions, server *natsd.Server, gw *gateway.Gateway, s
 	e.note("  HTTP  %s", gw.URL())
 	e.note("  data  %s", data)
 	e.note("Try, in another terminal:")
-	self := quote(program())
+	executable, _ := os.Executable() // "" is no build's either
+	self := program(os.Args[0], executable)
 	if !secret(natsURL) {
 		e.note("  %s publish%s --session demo --class error --body %s", self, e.connection(o, natsURL), quote(`{"message":"hello"}`))
 	}
@@ -63,12 +65,32 @@ func secret(address string) bool {
 	return false
 }
 
-// program returns how this program can be called from the same directory.
-func program() string {
-	if len(os.Args) > 0 && os.Args[0] != "" {
-		return os.Args[0]
+// program returns how this program can be called from the same directory, as words
+// of a shell; called is what it was called as. What "go run" builds lies in a folder
+// that is removed or unreadable to people, so that the source is named instead.
+func program(called, executable string) string {
+	if underGoRun(executable) {
+		return "go run ./cmd/skald"
 	}
-	return "skald"
+	if called == "" {
+		return "skald"
+	}
+	return quote(called)
+}
+
+// underGoRun reports whether an executable lies in a folder of the go command: its
+// work folder, go-build and a number, or its cache, which is called go-build unless
+// GOCACHE says otherwise, and keeps executables in folders named by hash and "-d".
+func underGoRun(executable string) bool {
+	dir := filepath.Dir(executable)
+	for part := range strings.SplitSeq(filepath.ToSlash(dir), "/") {
+		if strings.HasPrefix(part, "go-build") {
+			return true
+		}
+	}
+	hash, cached := strings.CutSuffix(filepath.Base(dir), "-d")
+	_, err := hex.DecodeString(hash)
+	return cached && err == nil && len(hash) == 64
 }
 
 // quote returns s as one word of a shell.

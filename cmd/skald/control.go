@@ -54,12 +54,7 @@ func (c *control) message(session string, body []byte) (message, error) {
 
 // send publishes the message and waits until the store has taken it. The outcome
 // holds once the store's INGEST position has reached the message.
-func (c *control) send(ctx context.Context, m message) (o target.Outcome, err error) {
-	conn, err := c.at.open(ctx)
-	if err != nil {
-		return o, err
-	}
-	defer conn.Close()
+func (c *control) send(ctx context.Context, conn *target.NATS, m message) (o target.Outcome, err error) {
 	p, err := newPublisher(env{}, conn, false)
 	if err != nil {
 		return o, err

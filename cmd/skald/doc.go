@@ -5,9 +5,9 @@
 // into the exit status: 0 done, 1 failed, 2 wrong usage, 3 not found. Data goes
 // to standard output, everything else to standard error.
 //
-//   - serve.go, stack.go, banner.go: the bus itself, and in which order its
-//     parts start and stop.
-//   - publish.go, input.go: sending messages from flags or lines.
+//   - serve.go, start.go, stack.go, banner.go: the bus itself, and in which order
+//     its parts start and stop; serve_flags.go: which flags go together.
+//   - publish.go, input.go, sender.go: sending messages from flags or lines.
 //   - events.go, sessions.go, session.go, status.go, rejects.go: reading the
 //     table, from a file, over HTTP or over NATS (flags.go).
 //   - forget.go, resync.go, control.go: what operators tell a session.

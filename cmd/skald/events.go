@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -24,7 +25,7 @@ event, so it is empty: --after-seq 0 reads from the beginning.`,
 	}
 	f := cmd.Flags()
 	after := onceFlag(f, "after-seq", "`cursor` to go on from: a number, or epoch:number")
-	limit := onceFlag(f, "limit", "most `events` to print, 1 to 1000 (default 200)")
+	limit := onceFlag(f, "limit", "most `events` to print, from 1; more than 1000 counts as 1000 (default 200)")
 	session := onceFlag(f, "session", "only of the session with this `id`")
 	workspace := onceFlag(f, "workspace", "only of the workspace with this `id`")
 	typ := onceFlag(f, "type", "only of this `type`")
@@ -37,12 +38,15 @@ event, so it is empty: --after-seq 0 reads from the beginning.`,
 		session.put(p, api.ParamSession)
 		workspace.put(p, api.ParamWorkspace)
 		typ.put(p, api.ParamType)
-		t, err := at.open(cmd)
+		t, err := at.open(e, cmd)
 		if err != nil {
 			return err
 		}
 		defer t.Close()
 		body, err := t.Events(cmd.Context(), p)
+		if errors.Is(err, bus.ErrCursorAhead) {
+			return fmt.Errorf("%w; is this another bus, or was its data removed? --after-seq 0 reads from the beginning", err)
+		}
 		if err != nil {
 			return err
 		}
@@ -83,11 +87,12 @@ func printEvents(e env, page target.Page) error {
 // pageNote says where the page ends and how to go on.
 func pageNote(p target.Page, hasCursor bool) string {
 	next := "--after-seq " + strconv.FormatUint(p.NextAfter, 10)
+	listed := count(len(p.Events), "event", "events")
 	switch {
 	case !hasCursor:
 		return fmt.Sprintf("at the newest event, %d: %s goes on from here, --after-seq 0 reads from the beginning", p.Latest, next)
 	case p.NextAfter >= p.Latest:
-		return fmt.Sprintf("%d events, at the newest: %s goes on from here", len(p.Events), next)
+		return fmt.Sprintf("%s, at the newest: %s goes on from here", listed, next)
 	}
-	return fmt.Sprintf("%d events, newest is %d: %s goes on from here", len(p.Events), p.Latest, next)
+	return fmt.Sprintf("%s, newest is %d: %s goes on from here", listed, p.Latest, next)
 }

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -15,8 +17,13 @@ import (
 	"github.com/skaldbus/skald/internal/target"
 )
 
-// connectTimeout is how long a client command waits for a server.
-const connectTimeout = 5 * time.Second
+// connectTimeout is how long a client command waits for a server, of all that it may
+// try. It is longer than natsconn.DefaultTimeout, which bounds one address and the
+// greeting there, so that the error tells what that one lacks.
+const connectTimeout = 8 * time.Second
+
+// errNoServer is the cause when connectTimeout has passed.
+var errNoServer = fmt.Errorf("no NATS server has answered within %s", connectTimeout)
 
 // once is a flag's text that may be given one time: of two cursors, one would be
 // ignored.
@@ -83,7 +90,7 @@ func (n *natsFlags) open(ctx context.Context) (*target.NATS, error) {
 	if server == "" {
 		server = target.DefaultServer
 	}
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, connectTimeout, errNoServer)
 	defer cancel()
 	return target.OpenNATS(ctx, target.Options{Server: server, Prefix: n.prefix, NATS: n.options(server)})
 }
@@ -92,6 +99,7 @@ func (n *natsFlags) open(ctx context.Context) (*target.NATS, error) {
 type targetFlags struct {
 	natsFlags
 	data, url string
+	file      bool // set by open: the target is a store file
 }
 
 func (t *targetFlags) add(f *pflag.FlagSet) {
@@ -100,16 +108,52 @@ func (t *targetFlags) add(f *pflag.FlagSet) {
 	t.natsFlags.add(f)
 }
 
-// open reaches the target that the command line means.
-func (t *targetFlags) open(cmd *cobra.Command) (target.Target, error) {
+// open reaches the target that the command line means, and says which one that is
+// if no flag does.
+func (t *targetFlags) open(e env, cmd *cobra.Command) (target.Target, error) {
+	named := false
 	for _, name := range []string{"data", "url", "server"} {
-		if f := cmd.Flags().Lookup(name); f.Changed && strings.TrimSpace(f.Value.String()) == "" {
+		f := cmd.Flags().Lookup(name)
+		if f.Changed && strings.TrimSpace(f.Value.String()) == "" {
 			return nil, usage("--%s: must not be empty", name)
 		}
+		named = named || f.Changed
 	}
 	o := target.Options{Data: t.data, URL: t.url, Server: t.server, Prefix: t.prefix}.Resolve(os.Getenv("NATS_URL"))
 	o.NATS = t.options(o.Server)
-	ctx, cancel := context.WithTimeout(cmd.Context(), connectTimeout)
+	t.file = o.Data != ""
+	if !named {
+		e.note("skald: %s", unnamed(o))
+	}
+	ctx, cancel := context.WithTimeoutCause(cmd.Context(), connectTimeout, errNoServer)
 	defer cancel()
-	return target.Open(ctx, o)
+	opened, err := target.Open(ctx, o)
+	if errors.Is(err, target.ErrNotNATS) || errors.Is(err, natsconn.ErrURL) && isHTTP(o.Server) {
+		err = fmt.Errorf("%w; the address of a gateway (HTTP) goes with --url", err)
+	}
+	return opened, err
+}
+
+// unnamed says where an answer comes from that no flag names, and what would.
+func unnamed(o target.Options) string {
+	switch {
+	case o.Data != "":
+		return "reading " + fileName(o.Data) + " (file); --url or --server asks a running bus"
+	case o.URL != "":
+		return "asking " + o.URL + " (HTTP); --data reads a file, --server asks over NATS"
+	}
+	return "asking " + natsconn.Redact(o.Server) + " (NATS, from NATS_URL); --data reads a file, --url asks over HTTP"
+}
+
+// fileName shows a directory that a name alone would not show to be one.
+func fileName(dir string) string {
+	if filepath.IsAbs(dir) || strings.ContainsRune(dir, filepath.Separator) {
+		return dir
+	}
+	return "." + string(filepath.Separator) + dir
+}
+
+// isHTTP reports whether an address of a NATS server is one of HTTP.
+func isHTTP(server string) bool {
+	return strings.HasPrefix(server, "http://") || strings.HasPrefix(server, "https://")
 }

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"github.com/skaldbus/skald/bus"
@@ -9,17 +12,22 @@ import (
 
 func forgetCommand(e env) *cobra.Command {
 	var c control
-	var yes bool
+	var yes, unseen bool
 	cmd := &cobra.Command{
 		Use:   "forget SESSION",
 		Short: "Forget a session for good",
 		Long: `Forget a session for good: its rows, rejects and messages in EVENTS go, its
 numbers are never used again, and late messages for it are dropped. There is no
-way back. Copies in INGEST leave with its trim.`,
+way back, and the id can not be used again in its workspace. Copies in INGEST
+stay: this version does not trim INGEST.
+
+The session must be in the table; the exit status is 3 if it is not, or was
+forgotten before. --unseen forgets one that is not there yet, or never comes.`,
 		Args: cobra.ExactArgs(1),
 	}
 	c.add(cmd.Flags())
 	cmd.Flags().BoolVar(&yes, "yes", false, "do it; needed where standard input is a terminal")
+	cmd.Flags().BoolVar(&unseen, "unseen", false, "forget it also if there is no such session, so that none can come")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		m, err := c.message(args[0], []byte(`{"op":"`+string(bus.OpForget)+`"}`))
 		if err != nil {
@@ -28,7 +36,22 @@ way back. Copies in INGEST leave with its trim.`,
 		if !yes && terminal(e.stdin) {
 			return usage("this forgets session %q of workspace %q for good: say so with --yes", m.key.Session, m.key.Workspace)
 		}
-		o, err := c.send(cmd.Context(), m)
+		conn, err := c.at.open(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		if !unseen {
+			// A mistyped id would be lost for whoever wants to use it later.
+			_, err := conn.Session(cmd.Context(), m.key.Session, api.Params{api.ParamWorkspace: {m.key.Workspace}})
+			if errors.Is(err, bus.ErrNotFound) {
+				return noSessionError{}
+			}
+			if err != nil {
+				return fmt.Errorf("look for the session: %w", err)
+			}
+		}
+		o, err := c.send(cmd.Context(), conn, m)
 		if err != nil {
 			return err
 		}
@@ -36,7 +59,20 @@ way back. Copies in INGEST leave with its trim.`,
 		if o.Outcome != api.OutcomeDropped {
 			return refused("forget", o)
 		}
-		return printLines(e.stdout, [][]byte{[]byte(visible("forgotten " + m.key.Workspace + "/" + m.key.Session))})
+		if err := printLines(e.stdout, [][]byte{[]byte(visible("forgotten " + m.key.Workspace + "/" + m.key.Session))}); err != nil {
+			return err
+		}
+		e.note("skald: the id can not be used again in this workspace; copies in INGEST stay, this version does not trim INGEST")
+		return nil
 	}
 	return cmd
 }
+
+// noSessionError is a bus.ErrNotFound that says what may be done about it.
+type noSessionError struct{}
+
+func (noSessionError) Error() string {
+	return "no such session; nothing was forgotten (--unseen leaves a tombstone all the same)"
+}
+
+func (noSessionError) Is(target error) bool { return target == bus.ErrNotFound }

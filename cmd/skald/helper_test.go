@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -193,7 +195,8 @@ func startServe(t *testing.T, data string, args ...string) *process {
 func (p *process) ready() {
 	p.t.Helper()
 	skaldtest.Eventually(p.t, skaldtest.Timeout, func() bool {
-		p.nats, p.http = p.address("NATS"), p.address("HTTP")
+		p.http = p.address("HTTP")
+		p.nats = p.address("NATS") // said before
 		if p.http == "" {
 			return false
 		}

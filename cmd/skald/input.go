@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -29,7 +30,7 @@ type message struct {
 func parseMessage(line []byte, defaults message) (message, error) {
 	m := defaults
 	m.body = nil
-	compact, err := bus.Compact(line)
+	compact, err := bus.CompactWire(line)
 	if err != nil {
 		return m, err
 	}
@@ -104,13 +105,26 @@ func (m *message) check(most int64) error {
 		_, err = bus.ParseControl(body, false)
 	}
 	if err != nil {
-		return fmt.Errorf("body of class %s: %w", m.class, err)
+		return bodyError{m.class, err}
 	}
 	if n := int64(len(body) + headerReserve); n > most {
 		return fmt.Errorf("body: is %d bytes long, this server takes at most %d", len(body), most-headerReserve)
 	}
 	return nil
 }
+
+// errBody is what a bodyError is.
+var errBody = errors.New("body is not one of its class")
+
+// bodyError says what is wrong with a body of the class.
+type bodyError struct {
+	class bus.Class
+	err   error
+}
+
+func (b bodyError) Error() string        { return fmt.Sprintf("body of class %s: %v", b.class, b.err) }
+func (b bodyError) Unwrap() error        { return b.err }
+func (b bodyError) Is(target error) bool { return target == errBody }
 
 // headerReserve is more than the headers of a message come to.
 const headerReserve = 256
@@ -154,6 +168,6 @@ func (l *lines) next() ([]byte, error) {
 		case long:
 			return nil, fmt.Errorf("%w, at most %d bytes are read", errLineTooLong, l.most)
 		}
-		return line, nil
+		return bytes.TrimSuffix(line, []byte("\n")), nil
 	}
 }

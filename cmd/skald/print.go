@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -37,6 +38,7 @@ func printLines(w io.Writer, lines [][]byte) error {
 // visible makes text safe for a terminal: what is not printable, control
 // characters of any range and directional marks among it, is shown as an escape.
 func visible(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
 	if strings.IndexFunc(s, hidden) < 0 {
 		return s
 	}
@@ -76,8 +78,8 @@ func width(w io.Writer) int {
 }
 
 // table writes rows in columns, the first row being the headings. Cells are made
-// visible, and lines are cut to w's width.
-func table(w io.Writer, rows [][]string) error {
+// visible, and lines are cut to most characters; 0 leaves them whole.
+func table(w io.Writer, rows [][]string, most int) error {
 	var b bytes.Buffer
 	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
@@ -90,9 +92,11 @@ func table(w io.Writer, rows [][]string) error {
 	if err := tw.Flush(); err != nil {
 		return fmt.Errorf("lay out table: %w", err)
 	}
-	most := width(w)
 	for line := range strings.Lines(b.String()) {
-		if _, err := fmt.Fprintln(w, clip(strings.TrimRight(line, " \n"), most)); err != nil {
+		if line = strings.TrimRight(line, " \n"); most > 0 {
+			line = clip(line, most)
+		}
+		if _, err := fmt.Fprintln(w, line); err != nil {
 			return fmt.Errorf("%w: %w", errOutput, err)
 		}
 	}
@@ -111,6 +115,14 @@ func indented(w io.Writer, text []byte) error {
 		}
 	}
 	return nil
+}
+
+// count shows how many there are of what.
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
 }
 
 // clock shows milliseconds since 1970 as a UTC time, "-" for nil.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -75,8 +76,14 @@ being counted twice; one without can not.`,
 			if m.body, err = io.ReadAll(io.LimitReader(e.stdin, p.most+1)); err != nil {
 				return fmt.Errorf("read standard input: %w", err)
 			}
+			if int64(len(m.body)) > p.most { // the rest was not read, and what was is not the message
+				return usage("body: is more than %d bytes long, this server takes at most %d", p.most, p.most-headerReserve)
+			}
 		}
 		if err := m.check(p.most); err != nil {
+			if errors.Is(err, errBody) && !f.Changed("class") {
+				err = fmt.Errorf("%w; the class is activity unless --class says another", err)
+			}
 			return usage("%w", err)
 		}
 		return p.one(m)

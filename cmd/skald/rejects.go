@@ -37,7 +37,7 @@ with its payload.`,
 	f.StringVar(&workspace, "workspace", "", "only of the workspace with this `id`")
 	f.StringVar(&session, "session", "", "only of the session with this `id`")
 	f.Int64Var(&after, "after", 0, "only with a higher `id`")
-	f.IntVar(&limit, "limit", api.DefaultLimit, "most `entries` to print, 1 to 1000")
+	f.IntVar(&limit, "limit", api.DefaultLimit, "most `entries` to print, from 1; more than 1000 counts as 1000")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		for name, v := range map[string]string{"workspace": workspace, "session": session} {
 			if !f.Changed(name) {
@@ -50,7 +50,7 @@ with its payload.`,
 		if limit < 1 || after < 0 {
 			return usage("--limit must be at least 1, --after at least 0")
 		}
-		r, err := openReader(data)
+		r, err := openReader(e, cmd, data)
 		if err != nil {
 			return err
 		}
@@ -63,10 +63,11 @@ with its payload.`,
 		if err := printRejects(e, list, asJSON); err != nil {
 			return err
 		}
+		listed := count(len(list), "entry", "entries")
 		if len(list) == q.Limit {
-			e.note("%d entries, there may be more: --after %d goes on from here", len(list), list[len(list)-1].ID)
+			e.note("%s, there may be more: --after %d goes on from here", listed, list[len(list)-1].ID)
 		} else {
-			e.note("%d entries, no more", len(list))
+			e.note("%s, no more", listed)
 		}
 		return nil
 	}
@@ -79,7 +80,7 @@ with its payload.`,
 			if err != nil || id < 1 {
 				return usage("the id must be a number from 1, as the list shows it")
 			}
-			r, err := openReader(data)
+			r, err := openReader(e, cmd, data)
 			if err != nil {
 				return err
 			}
@@ -101,7 +102,11 @@ with its payload.`,
 	return cmd
 }
 
-func openReader(data string) (*store.Reader, error) {
+// openReader opens the store, and says where it is if --data does not.
+func openReader(e env, cmd *cobra.Command, data string) (*store.Reader, error) {
+	if !cmd.Flags().Changed("data") {
+		e.note("skald: reading %s (file); --data names another directory", fileName(data))
+	}
 	return store.OpenReader(filepath.Join(data, target.StoreFile))
 }
 
@@ -173,5 +178,5 @@ func printRejects(e env, list []store.Reject, asJSON bool) error {
 			strconv.Itoa(r.Size), r.Detail,
 		})
 	}
-	return table(e.stdout, rows)
+	return table(e.stdout, rows, 0) // the detail comes last, and is what people look for
 }

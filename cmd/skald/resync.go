@@ -32,7 +32,12 @@ between is skipped, and a reject entry names the range.`,
 		if err != nil {
 			return err
 		}
-		o, err := c.send(cmd.Context(), m)
+		conn, err := c.at.open(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		o, err := c.send(cmd.Context(), conn, m)
 		if err != nil {
 			return err
 		}

@@ -108,6 +108,8 @@ func (p *publisher) lines(ctx context.Context, defaults message) error {
 	err := g.Wait()
 	if c.wrong+c.failed > 0 || err != nil {
 		p.env.note("skald: %d stored, %d not acknowledged, %d wrong", c.stored, c.failed, c.wrong)
+	} else if c.stored == 0 {
+		p.env.note("skald: 0 stored, standard input has no lines")
 	}
 	if err == nil && c.wrong+c.failed > 0 {
 		err = errSaid
@@ -153,7 +155,8 @@ func (p *publisher) sendLines(ctx context.Context, defaults message, queue chan<
 }
 
 // collect waits for all that was sent, to the end of the queue. An error that
-// concerns more than one message calls stop, so that no more is read.
+// concerns more than one message is said at once and calls stop, so that reading
+// ends with the line at hand.
 func (p *publisher) collect(queue <-chan sent, c *counts, stop func()) error {
 	var failure error
 	for s := range queue {
@@ -171,7 +174,8 @@ func (p *publisher) collect(queue <-chan sent, c *counts, stop func()) error {
 		default:
 			c.failed++
 			if failure == nil {
-				failure = fmt.Errorf("publish line %d: not acknowledged: %w", s.line, err)
+				p.env.note("skald: line %d: not acknowledged, and no more is read: %v", s.line, err)
+				failure = errSaid
 			}
 		}
 		if failure != nil {

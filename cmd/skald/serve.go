@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -41,6 +42,7 @@ type serveOptions struct {
 	idHorizon   time.Duration
 	ingestBytes int64
 	replicas    int
+	serverFrom  string // what nats.server was named by, if it is
 	logLevel    string
 	patience    time.Duration // how long to wait for NATS to be ready
 }
@@ -125,31 +127,31 @@ func serve(ctx context.Context, e env, o serveOptions, log, quiet *slog.Logger) 
 		}
 	}
 
-	// The data directory belongs to one process.
-	if err := os.MkdirAll(o.data, 0o750); err != nil {
-		return fmt.Errorf("make data directory: %w", err)
+	// An outside server that is not there leaves no data directory behind. Our own
+	// needs the directory, which belongs to one process.
+	var server *natsd.Server
+	var nc *nats.Conn
+	if o.nats.server != "" {
+		if nc, err = connect(ctx, o, nil, log); err != nil {
+			return err
+		}
+		defer closeConn(nc, log)
 	}
-	lock, err := dirlock.Acquire(o.data)
+	lock, err := o.own()
 	if err != nil {
 		return err
 	}
 	defer closing("release data directory", lock.Release)
-
-	// NATS, our own or another.
-	var server *natsd.Server
 	if o.nats.server == "" {
-		if server, err = natsd.Start(ctx, natsd.Options{
-			Listen: o.listen, Dir: filepath.Join(o.data, "jetstream"), SyncInterval: o.sync, ConfigFile: o.natsConfig, Logger: quiet,
-		}); err != nil {
-			return err
+		if server, err = natsd.Start(ctx, o.embedded(quiet)); err != nil {
+			return o.listenError(err)
 		}
 		defer server.Shutdown()
+		if nc, err = connect(ctx, o, server, log); err != nil {
+			return err
+		}
+		defer closeConn(nc, log)
 	}
-	nc, err := connect(ctx, o, server, log)
-	if err != nil {
-		return err
-	}
-	defer closeConn(nc, log)
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return fmt.Errorf("use JetStream: %w", err)
@@ -191,7 +193,7 @@ func serve(ctx context.Context, e env, o serveOptions, log, quiet *slog.Logger) 
 		},
 	})
 	if err != nil {
-		return err
+		return fmt.Errorf("--http: %w", err)
 	}
 	e.banner(o, server, gw, streams)
 	log.Info("serving", slog.String("version", buildVersion().Version), slog.String("epoch", streams.Epoch))
@@ -202,6 +204,36 @@ func serve(ctx context.Context, e env, o serveOptions, log, quiet *slog.Logger) 
 	)
 	log.Info("stopped")
 	return err
+}
+
+// embedded returns the embedded server's options.
+func (o *serveOptions) embedded(log *slog.Logger) natsd.Options {
+	return natsd.Options{
+		Listen: o.listen, Dir: filepath.Join(o.data, "jetstream"), SyncInterval: o.sync, ConfigFile: o.natsConfig, Logger: log,
+	}
+}
+
+// own makes the data directory, if it is not there, and locks it. An address in use
+// is an error: of a new directory before it is made, of an existing one after it is
+// locked, since a serve that has it mostly has the addresses too, and is the reason.
+func (o *serveOptions) own() (*dirlock.Lock, error) {
+	_, err := os.Stat(o.data)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := o.tryAddresses(); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.MkdirAll(o.data, 0o750); err != nil {
+		return nil, fmt.Errorf("make data directory: %w", err)
+	}
+	lock, err := dirlock.Acquire(o.data)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.tryAddresses(); err != nil {
+		return nil, errors.Join(err, lock.Release())
+	}
+	return lock, nil
 }
 
 // closeConn sends what is still buffered, as far as the server takes it. All that

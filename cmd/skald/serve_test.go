@@ -1,8 +1,9 @@
+//go:build unix
+
 package main
 
 import (
 	"bytes"
-	"database/sql"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,8 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
+	"github.com/nats-io/nkeys"
 	"github.com/stretchr/testify/require"
 
 	"github.com/skaldbus/skald/internal/skaldtest"
@@ -99,8 +100,10 @@ func TestServe_SecondIsRefused(t *testing.T) {
 	link := filepath.Join(t.TempDir(), "link")
 	require.NoError(t, os.Symlink(dir, link))
 	for _, d := range []string{dir, link} {
-		r := cli("serve", "--data", d, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
-		r.fails(t, exitFailed, "in use by process "+fmt.Sprint(p.cmd.Process.Pid), d)
+		for _, listen := range []string{"127.0.0.1:0", strings.TrimPrefix(p.nats, "nats://")} { // the same address too
+			r := cli("serve", "--data", d, "--listen", listen, "--http", "127.0.0.1:0")
+			r.fails(t, exitFailed, "in use by process "+fmt.Sprint(p.cmd.Process.Pid), d)
+		}
 	}
 	p.publish("default", "s", 1)
 }
@@ -117,183 +120,6 @@ func TestServe_Killed(t *testing.T) {
 	p.settle()
 	require.Equal(t, 50, strings.Count(p.get("/api/v1/events?after_seq=0"), `"seq":`))
 	p.stop()
-}
-
-// What can not be meant, or would do nothing, is refused before anything starts.
-func TestServe_RefusesFlags(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "data")
-	for _, c := range []struct {
-		args string
-		says string
-	}{
-		{"--http 0.0.0.0:0", "loopback"},
-		{"--http :7525", "loopback"},
-		{"--http 7525", "--http"},
-		{"--server nats://127.0.0.1:1 --listen 127.0.0.1:0", "--listen"},
-		{"--server nats://127.0.0.1:1 --sync-interval 1s", "--sync-interval"},
-		{"--server nats://127.0.0.1:1 --nats-config x", "--nats-config"},
-		{"--server=", "--server"},
-		{"--data=", "--data"},
-		{"--sync-interval -1s", "--sync-interval"},
-		{"--sync-interval soon", "--sync-interval"},
-		{"--id-horizon 1ms", "--id-horizon"},
-		{"--ingest-max-bytes -1", "--ingest-max-bytes"},
-		{"--ingest-max-bytes lots", "--ingest-max-bytes"},
-		{"--replicas 0", "--replicas"},
-		{"--log-level loud", "--log-level"},
-		{"--prefix A.b", "prefix"},
-		{"--follow", "--follow"},
-		{"extra", "extra"},
-	} {
-		cli(append([]string{"serve", "--data", dir}, strings.Fields(c.args)...)...).fails(t, exitUsage, c.says, "--help")
-	}
-	require.NoDirExists(t, dir)
-	for _, c := range []struct{ args, says string }{
-		{"--listen 0.0.0.0:0", "NATS configuration"},
-		{"--listen here", "host:port"},
-	} {
-		cli(append([]string{"serve", "--data", dir, "--http", "127.0.0.1:0"}, strings.Fields(c.args)...)...).fails(t, exitUsage, c.says)
-	}
-}
-
-// An address that is in use is named.
-func TestServe_AddressInUse(t *testing.T) {
-	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	addr := l.Addr().String()
-	cli("serve", "--data", t.TempDir(), "--listen", addr, "--http", "127.0.0.1:0").fails(t, exitFailed, addr)
-	cli("serve", "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--http", addr, "--ingest-max-bytes", "100000000").fails(t, exitFailed, addr)
-}
-
-// A store file that is none of ours, or of a newer program, is refused with what it
-// is, by serve and by readers, and left as it is.
-func TestStoreFile_Refused(t *testing.T) {
-	t.Parallel()
-	noDatabase := func(path string) error { return os.WriteFile(path, bytes.Repeat([]byte("text "), 5000), 0o600) }
-	newer := func(path string) error {
-		db, err := sql.Open("sqlite", path)
-		if err != nil {
-			return err
-		}
-		defer db.Close()
-		_, err = db.Exec("PRAGMA user_version = 999")
-		return err
-	}
-	foreign := func(path string) error {
-		db, err := sql.Open("sqlite", path)
-		if err != nil {
-			return err
-		}
-		defer db.Close()
-		_, err = db.Exec("CREATE TABLE theirs (x)")
-		return err
-	}
-	for _, c := range []struct {
-		name, says string
-		ours       bool // change a store of ours
-		change     func(path string) error
-	}{
-		{"no database", "not a store", false, noDatabase},
-		{"a directory", "not a store", false, func(path string) error { return os.Mkdir(path, 0o700) }},
-		{"another program's", "not a store", false, foreign},
-		{"newer", "newer", true, newer},
-	} {
-		dir := t.TempDir()
-		path := filepath.Join(dir, "skald.db")
-		if c.ours {
-			startServe(t, dir).stop()
-		}
-		require.NoError(t, c.change(path), c.name)
-		before, _ := os.ReadFile(path)
-		serve := cli("serve", "--data", dir, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
-		serve.fails(t, exitFailed, c.says, path)
-		for _, args := range []string{"events", "sessions", "status", "session s", "rejects"} {
-			cli(append(strings.Fields(args), "--data", dir)...).fails(t, exitFailed, c.says, path)
-		}
-		after, _ := os.ReadFile(path)
-		require.Equal(t, before, after, c.name)
-	}
-}
-
-// Streams that are gone, or of another bus, are never made anew or mixed up.
-func TestServe_OtherStreams(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	p := startServe(t, dir)
-	p.publish("default", "s", 3)
-	p.stop()
-
-	// The streams of this data directory are gone.
-	jetstreamDir := filepath.Join(dir, "jetstream")
-	require.NoError(t, os.Rename(jetstreamDir, jetstreamDir+".away"))
-	cli("serve", "--data", dir, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0").fails(t, exitFailed, "stream is missing", "SKALD_EVENTS")
-
-	// An outside server that has no streams, then one with those of another bus.
-	url, _ := natsServer(t, "-js", "-sd", t.TempDir())
-	cli("serve", "--data", dir, "--server", url, "--http", "127.0.0.1:0").fails(t, exitFailed, "stream is missing")
-	other := startServe(t, t.TempDir(), "--server", url)
-	other.stop()
-	cli("serve", "--data", dir, "--server", url, "--http", "127.0.0.1:0").fails(t, exitFailed, "different buses")
-
-	// Back in place, all is well.
-	require.NoError(t, os.RemoveAll(jetstreamDir))
-	require.NoError(t, os.Rename(jetstreamDir+".away", jetstreamDir))
-	p = startServe(t, dir)
-	require.Equal(t, 3, strings.Count(p.get("/api/v1/events?after_seq=0"), `"seq":`))
-}
-
-// Servers that can not carry a bus are named with what is wrong with them, and
-// never with the password of their URL.
-func TestServe_UnfitServers(t *testing.T) {
-	t.Parallel()
-	withSecret := func(url string) string { return strings.Replace(url, "://", "://me:pa55word@", 1) }
-	plain, _ := natsServer(t)
-	old := fakeServer(t, "2.13.9")
-	for _, c := range []struct{ url, says string }{
-		{plain, "JetStream is not enabled"},
-		{old, "too old"},
-		{old, "2.14.0"},
-		{old, "2.13.9"},
-	} {
-		r := cli("serve", "--data", t.TempDir(), "--server", withSecret(c.url), "--http", "127.0.0.1:0")
-		r.fails(t, exitFailed, c.says, strings.TrimPrefix(c.url, "nats://"))
-		require.NotContains(t, r.stderr, "pa55word")
-	}
-	cli("serve", "--data", t.TempDir(), "--server", "nats://me:pa55/word@host:1", "--http", "127.0.0.1:0").fails(t, exitUsage, "URL")
-}
-
-// fakeServer greets as a NATS server of the version would, and answers pings.
-func fakeServer(t *testing.T, version string) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				fmt.Fprintf(c, "INFO {\"server_id\":\"X\",\"version\":%q,\"proto\":1,\"headers\":true,\"max_payload\":1048576}\r\n", version)
-				buf := make([]byte, 4096)
-				for {
-					n, err := c.Read(buf)
-					if err != nil {
-						return
-					}
-					for range strings.Count(string(buf[:n]), "PING\r\n") {
-						fmt.Fprint(c, "PONG\r\n")
-					}
-				}
-			}()
-		}
-	}()
-	return "nats://" + l.Addr().String()
 }
 
 // An outside server that comes later is waited for; one that does not come can be
@@ -339,8 +165,9 @@ func TestServe_GivesUp(t *testing.T) {
 	require.Contains(t, stderr.String(), "NATS is not ready yet")
 }
 
-// Without a server, or with one that is frozen, readers are served, readiness says
-// what is wrong within 5 s, and stopping is clean.
+// Without a server, or with one that is frozen, readers are served, readiness comes
+// to say what is wrong, and stopping is clean. The 5 s within which it does are
+// promised of a machine that has time; here only the state is waited for.
 func TestServe_ServerGone(t *testing.T) {
 	t.Parallel()
 	url, server := natsServer(t, "-js", "-sd", t.TempDir())
@@ -349,7 +176,7 @@ func TestServe_ServerGone(t *testing.T) {
 	p.settle()
 	require.NoError(t, server.Process.Signal(syscall.SIGSTOP))
 	t.Cleanup(func() { server.Process.Signal(syscall.SIGCONT) })
-	skaldtest.Eventually(t, 6*time.Second, func() bool {
+	skaldtest.Eventually(t, skaldtest.Timeout, func() bool {
 		return strings.HasPrefix(p.get("/readyz"), `{"ready":false`)
 	})
 	require.Equal(t, 2, strings.Count(p.get("/api/v1/events?after_seq=0"), `"seq":`))
@@ -358,7 +185,8 @@ func TestServe_ServerGone(t *testing.T) {
 	p.stop()
 }
 
-// A second signal ends the process at once, whatever it is waiting for.
+// A second signal ends the process, whatever it is waiting for: it does not get to
+// the end of stopping, which has status 0.
 func TestServe_SecondSignal(t *testing.T) {
 	t.Parallel()
 	url, server := natsServer(t, "-js", "-sd", t.TempDir())
@@ -373,10 +201,8 @@ func TestServe_SecondSignal(t *testing.T) {
 	}()
 	p.signal(syscall.SIGTERM)
 	p.says("once more")
-	start := time.Now()
 	p.signal(syscall.SIGTERM)
 	require.Equal(t, exitFailed, p.ends())
-	require.Less(t, time.Since(start), time.Second)
 }
 
 // A bus may have another prefix, and several share one server.
@@ -393,6 +219,29 @@ func TestServe_Prefix(t *testing.T) {
 	require.Contains(t, b.text(), "--prefix other")
 }
 
+// The embedded server takes a configuration with users, of which serve is one.
+func TestServe_NATSConfig(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	user, err := nkeys.CreateUser()
+	require.NoError(t, err)
+	seed, err := user.Seed()
+	require.NoError(t, err)
+	public, err := user.PublicKey()
+	require.NoError(t, err)
+	conf, nkey := filepath.Join(dir, "nats.conf"), filepath.Join(dir, "serve.nk")
+	require.NoError(t, os.WriteFile(nkey, seed, 0o600))
+	require.NoError(t, os.WriteFile(conf, []byte(`authorization { users: [ { nkey: `+public+` } ] }`), 0o600))
+	p := startServe(t, filepath.Join(dir, "data"), "--nats-config", conf, "--nkey", nkey)
+	publish := []string{"publish", "--session", "s", "--class", "error", "--body", `{"message":"x"}`, "--server", p.nats}
+	cli(publish...).fails(t, exitFailed, "refuses the credentials")
+	cli(append(publish, "--nkey", nkey)...).ok(t)
+	require.Contains(t, p.text(), "--nkey "+nkey, "what it proposes to try has the key too")
+	p.stop()
+	cli("serve", "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--nats-config", conf).
+		fails(t, exitFailed, "Authorization Violation", "--nkey")
+}
+
 // NATS_URL means the outside server, but a flag of the embedded one means that.
 func TestServe_Environment(t *testing.T) {
 	url, _ := natsServer(t, "-js", "-sd", t.TempDir())
@@ -401,6 +250,10 @@ func TestServe_Environment(t *testing.T) {
 	p.start()
 	p.ready()
 	require.Equal(t, url, p.nats)
+	require.Contains(t, p.text(), url+" (outside, from NATS_URL)\n")
+	p.stop()
+	p = startServe(t, t.TempDir(), "--server", url)
+	require.Contains(t, p.text(), url+" (outside, from --server)\n")
 	p.stop()
 	p = startServe(t, t.TempDir())
 	require.NotEqual(t, url, p.nats)

@@ -30,7 +30,7 @@ func sessionCommand(e env) *cobra.Command {
 		if err := api.CheckID(api.ParamSession, args[0]); err != nil {
 			return err
 		}
-		t, err := at.open(cmd)
+		t, err := at.open(e, cmd)
 		if err != nil {
 			return err
 		}

@@ -23,7 +23,7 @@ func sessionsCommand(e env) *cobra.Command {
 	session := onceFlag(f, "session", "only with this `id`")
 	workspace := onceFlag(f, "workspace", "only of the workspace with this `id`")
 	after := onceFlag(f, "after", "`place` to go on from, as an earlier page said")
-	limit := onceFlag(f, "limit", "most `sessions` to print, 1 to 1000 (default 200)")
+	limit := onceFlag(f, "limit", "most `sessions` to print, from 1; more than 1000 counts as 1000 (default 200)")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object a line, also on a terminal")
 	at.add(f)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -32,7 +32,7 @@ func sessionsCommand(e env) *cobra.Command {
 		workspace.put(p, api.ParamWorkspace)
 		after.put(p, api.ParamAfter)
 		limit.put(p, api.ParamLimit)
-		t, err := at.open(cmd)
+		t, err := at.open(e, cmd)
 		if err != nil {
 			return err
 		}
@@ -53,10 +53,11 @@ func sessionsCommand(e env) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		listed := count(len(list), "session", "sessions")
 		if next != 0 {
-			e.note("%d sessions, there are more: --after %d goes on from here", len(list), next)
+			e.note("%s, there are more: --after %d goes on from here", listed, next)
 		} else {
-			e.note("%d sessions, no more", len(list))
+			e.note("%s, no more", listed)
 		}
 		return nil
 	}
@@ -107,5 +108,5 @@ func printSessions(e env, list []target.Session) error {
 			clock(l.LastActivityAt), orDash(l.Title),
 		})
 	}
-	return table(e.stdout, rows)
+	return table(e.stdout, rows, width(e.stdout))
 }

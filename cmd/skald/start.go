@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -13,6 +14,7 @@ import (
 	"github.com/skaldbus/skald/bus"
 	"github.com/skaldbus/skald/internal/natsconn"
 	"github.com/skaldbus/skald/internal/natsd"
+	"github.com/skaldbus/skald/internal/target"
 	"github.com/skaldbus/skald/materializer/store"
 )
 
@@ -35,9 +37,12 @@ func connect(ctx context.Context, o serveOptions, server *natsd.Server, log *slo
 	err := patiently(ctx, log, o.patience, func(ctx context.Context) (err error) {
 		if nc == nil {
 			if server != nil {
-				nc, err = inProcess(server, opts)
+				if nc, err = inProcess(server, opts); errors.Is(err, nats.ErrAuthorization) {
+					err = fmt.Errorf("%w: its configuration has users, name one of them with --creds or --nkey", err)
+				}
 			} else {
 				nc, err = natsconn.Connect(ctx, opts)
+				err = target.ExplainConnect(err)
 			}
 			if err != nil {
 				return err
@@ -89,7 +94,12 @@ func openStreams(ctx context.Context, o serveOptions, nc *nats.Conn, js jetstrea
 		}, known.Epoch)
 		return err
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, bus.ErrStreamMissing):
+		return streams, fmt.Errorf("%w: restore the stream from a backup, or start with an empty data directory", err)
+	case errors.Is(err, bus.ErrOtherBus):
+		return streams, fmt.Errorf("%w: check --data, --server and --prefix", err)
+	case err != nil:
 		return streams, err
 	}
 	for _, d := range streams.Differs {
@@ -125,11 +135,18 @@ func patiently(ctx context.Context, log *slog.Logger, most time.Duration, try fu
 	}
 }
 
+// noPeers is JetStream's "no suitable peers for placement": they may yet come.
+const noPeers = 10005
+
 // final reports whether an error stays what it is until somebody acts.
 func final(err error) bool {
 	var invalid *bus.InvalidError
+	var refused *jetstream.APIError
 	if errors.As(err, &invalid) {
 		return true
+	}
+	if errors.As(err, &refused) {
+		return refused.Code != http.StatusServiceUnavailable && refused.ErrorCode != noPeers
 	}
 	for _, f := range []error{
 		bus.ErrOtherBus, bus.ErrContract, bus.ErrStreamSettings, bus.ErrStreamMissing, bus.ErrServerTooOld, bus.ErrNoJetStream,

@@ -22,7 +22,7 @@ when a store file is read.`,
 	f.BoolVar(&asJSON, "json", false, "print one JSON object, also on a terminal")
 	at.add(f)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		t, err := at.open(cmd)
+		t, err := at.open(e, cmd)
 		if err != nil {
 			return err
 		}
@@ -31,10 +31,12 @@ when a store file is read.`,
 		if err != nil {
 			return err
 		}
+		if at.file {
+			e.note("skald: lag is not known from a file; a running bus knows it")
+		}
 		if asJSON || !terminal(e.stdout) {
 			return printLines(e.stdout, [][]byte{body})
 		}
-		e.note("%s", t)
 		return printStatus(e, body)
 	}
 	return cmd
@@ -50,7 +52,7 @@ func printStatus(e env, body []byte) error {
 	if err != nil {
 		return fmt.Errorf("read status: %w", err)
 	}
-	return table(e.stdout, rows)
+	return table(e.stdout, rows, width(e.stdout))
 }
 
 // flatten adds a row for each member of an object and of the objects in it.

@@ -80,7 +80,7 @@ func versionCommand(e env) *cobra.Command {
 			{"go", v.Go},
 			{"nats-server", v.NATSServer + " (embedded; outside from " + v.MinServer + ")"},
 			{"sqlite", v.SQLite},
-		})
+		}, width(e.stdout))
 	}
 	return cmd
 }

@@ -23,6 +23,9 @@ const (
 	maxPages = 8
 )
 
+// errSlow is the cause when a query has taken too long.
+var errSlow = fmt.Errorf("%w: no answer in time", bus.ErrUnavailable)
+
 // Ends are the last sequences of the two streams, as the server says.
 type Ends struct {
 	IngestLast uint64
@@ -88,7 +91,7 @@ func (a *API) Fail(ctx context.Context, query string, err error) *Failure {
 
 // askEnds asks the server; an error of any kind is bus.ErrUnavailable.
 func (a *API) askEnds(ctx context.Context) (Ends, error) {
-	ctx, cancel := context.WithTimeout(ctx, endsTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, endsTimeout, errSlow)
 	defer cancel()
 	e, err := a.ends(ctx)
 	if err != nil {

@@ -28,7 +28,7 @@ func (a *API) Events(ctx context.Context, p Params, maxBytes int) ([]byte, error
 		return nil, err
 	}
 	q.MaxBytes = maxBytes
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, errSlow)
 	defer cancel()
 	body, err := a.page(ctx, q)
 	var beyond *store.CursorError
@@ -80,7 +80,7 @@ func (a *API) page(ctx context.Context, q store.PageQuery) ([]byte, error) {
 	case a.pages <- struct{}{}:
 		defer func() { <-a.pages }()
 	case <-ctx.Done():
-		return nil, fmt.Errorf("wait for other pages: %w", ctx.Err())
+		return nil, fmt.Errorf("wait for other pages: %w", context.Cause(ctx))
 	}
 	page, err := a.reader.Page(ctx, q)
 	if err != nil {
@@ -109,7 +109,7 @@ func (a *API) await(ctx context.Context, seq uint64) error {
 			return fmt.Errorf("%w: it is at %d, the cursor at %d", bus.ErrBehind, pos.EventsSeq, seq)
 		case <-ctx.Done():
 			again.Stop()
-			return fmt.Errorf("wait for event %d: %w", seq, ctx.Err())
+			return fmt.Errorf("wait for event %d: %w", seq, context.Cause(ctx))
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/skaldbus/skald/bus"
 	"github.com/skaldbus/skald/internal/api"
+	"github.com/skaldbus/skald/internal/skaldtest"
 )
 
 // Nonsense is refused at once, naming the parameter and its rule; nothing of it
@@ -127,32 +128,31 @@ func TestEvents_AheadOfEvents(t *testing.T) {
 }
 
 // Beyond this store's end but within EVENTS, the store is given time to get there,
-// and the page is then that of after.
+// and the page is then that of after: at the very number it is there.
 func TestEvents_WaitsForTheStore(t *testing.T) {
 	asked := make(chan struct{}, 1)
 	w := newWorld(t, api.Options{Ends: func(context.Context) (api.Ends, error) {
 		asked <- struct{}{}
-		return api.Ends{EventsLast: 2}, nil
+		return api.Ends{EventsLast: 1}, nil
 	}})
-	got := make(chan page, 1)
+	type answer struct {
+		body []byte
+		err  error
+	}
+	got := make(chan answer, 1)
 	go func() {
 		body, err := w.api.Events(context.Background(), api.Params{"after_seq": {"1"}}, 0)
-		if err != nil {
-			close(got)
-			return
-		}
-		got <- decode[page](t, body)
+		got <- answer{body, err}
 	}()
 	<-asked
 	w.publish(key("default", "s"), bus.ClassError, errorBody("one"))
-	w.publish(key("default", "s"), bus.ClassError, errorBody("two"))
-	p, ok := <-got
-	require.True(t, ok)
-	require.GreaterOrEqual(t, p.Latest, uint64(1))
-	require.Equal(t, p.NextAfter, p.Latest)
+	a := <-got
+	require.NoError(t, a.err)
+	require.Equal(t, `{"events":[],"next_after_seq":1,"latest_seq":1,"oldest_seq":1,"epoch":"epoch1"}`, string(a.body))
 }
 
-// A store that does not get there says so after two seconds, and when to come again.
+// A store that does not get there says so, and when to come again, but not before two
+// seconds are over. How much later is up to the machine.
 func TestEvents_BehindAfterTwoSeconds(t *testing.T) {
 	w := newWorld(t, api.Options{Ends: func(context.Context) (api.Ends, error) { return api.Ends{EventsLast: 9}, nil }})
 	start := time.Now()
@@ -160,7 +160,7 @@ func TestEvents_BehindAfterTwoSeconds(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, f.Status)
 	require.Equal(t, api.CodeBehind, f.Code)
 	require.Positive(t, f.RetryAfter)
-	require.InDelta(t, 2.0, time.Since(start).Seconds(), 1.5)
+	require.GreaterOrEqual(t, time.Since(start), 2*time.Second)
 }
 
 // Readers that wait for the store hold up no others.
@@ -179,7 +179,7 @@ func TestEvents_WaitingReadersHoldUpNobody(t *testing.T) {
 			done <- err
 		}()
 	}
-	require.Eventually(t, func() bool { return waiting.Load() == int64(cap(done)) }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return waiting.Load() == int64(cap(done)) }, skaldtest.Timeout, time.Millisecond)
 	require.Equal(t, []uint64{1}, w.page("after_seq=0").seqs())
 	cancel()
 	for range cap(done) {

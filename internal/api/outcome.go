@@ -36,7 +36,7 @@ func (a *API) Outcome(ctx context.Context, k bus.Key, p Params) ([]byte, error) 
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, errSlow)
 	defer cancel()
 	pos, err := a.reader.Position(ctx)
 	if err != nil {

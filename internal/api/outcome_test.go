@@ -94,6 +94,7 @@ func TestOutcome_OfAnEventID(t *testing.T) {
 	w := newWorld(t, api.Options{Horizon: time.Minute})
 	k := key("a", "s")
 	w.publish(k, bus.ClassError, errorBody("x"), bus.HeaderEventID, "good")
+	w.publish(k, bus.ClassError, errorBody("z"), bus.HeaderEventID, "old")
 	w.publish(k, bus.ClassError, `{}`, bus.HeaderEventID, "bad")
 	w.publish(k, bus.ClassError, errorBody("y"), bus.HeaderEventID, "good")
 	require.Equal(t, api.OutcomeApplied, w.outcome(k, eventID("good")).Outcome, "the first stands")
@@ -108,10 +109,12 @@ func TestOutcome_OfAnEventID(t *testing.T) {
 	require.Equal(t, api.OutcomeRejected, o.Outcome)
 	require.Equal(t, bus.ReasonChain, o.Reason)
 
+	require.Equal(t, api.OutcomeApplied, w.outcome(k, eventID("old")).Outcome)
+	require.Equal(t, api.OutcomeUnknown, w.outcome(key("a", "t"), eventID("old")).Outcome, "ids are the session's own")
 	// Beyond the horizon an id is not known any more; the resync's note is.
 	w.pos.IngestSeq += uint64(time.Hour / time.Millisecond)
 	w.publish(k, bus.ClassError, errorBody("later"))
-	require.Equal(t, api.OutcomeUnknown, w.outcome(key("a", "t"), eventID("good")).Outcome)
+	require.Equal(t, api.OutcomeUnknown, w.outcome(k, eventID("old")).Outcome)
 	require.Equal(t, api.OutcomeApplied, w.outcome(k, eventID("r1")).Outcome)
 
 	w.publish(k, bus.ClassControl, `{"op":"forget"}`, bus.HeaderEventID, "f")

@@ -30,7 +30,7 @@ func (a *API) Sessions(ctx context.Context, p Params, maxBytes int) ([]byte, err
 	if q.Limit, err = p.limit(); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, errSlow)
 	defer cancel()
 	q.MaxBytes = maxBytes
 	page, err := a.reader.Sessions(ctx, q)
@@ -53,7 +53,7 @@ func (a *API) Session(ctx context.Context, id string, p Params, maxBytes int) ([
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, errSlow)
 	defer cancel()
 	body, err := a.reader.Session(ctx, id, workspace)
 	if err != nil {
@@ -72,7 +72,7 @@ func (a *API) Position(ctx context.Context, k bus.Key, p Params, maxBytes int) (
 	if err := checkKey(k); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, errSlow)
 	defer cancel()
 	// The position before the state: then the state holds at least what the
 	// position claims.

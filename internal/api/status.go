@@ -15,7 +15,7 @@ func (a *API) Status(ctx context.Context, p Params) ([]byte, error) {
 	if err := p.only(); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, errSlow)
 	defer cancel()
 	var ends *Ends
 	if a.ends != nil {

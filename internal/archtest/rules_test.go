@@ -44,6 +44,9 @@ var rules = []rule{
 		"math/rand", "crypto/rand", "database/sql", "context", "runtime",
 		"github.com/nats-io", "github.com/synadia-io", "modernc.org", "golang.org/x/sys", "github.com/google/uuid",
 	}},
+	{folder: "internal/natsd"},
+	{folder: "internal/dirlock"},
+	{folder: "internal/natsconn", may: []string{"bus"}},
 }
 
 // file is what the rules need to know of a Go file.
@@ -58,9 +61,11 @@ type file struct {
 }
 
 // read reads the Go files below root, but for modules of their own, folders that
-// the go command ignores, and test data.
+// the go command ignores, test data, and folders of which git tracks nothing: what
+// someone tries out is not the module's. Without git all folders count.
 func read(root string) ([]file, error) {
 	var files []file
+	known := tracked(root)
 	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -85,7 +90,11 @@ func read(root string) ([]file, error) {
 		if err != nil {
 			return err
 		}
-		f, err := parse(p, filepath.ToSlash(rel))
+		rel = filepath.ToSlash(rel)
+		if known != nil && !known[path.Dir(rel)] {
+			return nil
+		}
+		f, err := parse(p, rel)
 		files = append(files, f)
 		return err
 	})

@@ -69,18 +69,37 @@ func New(o Options) (*Gateway, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if err := CheckListen(o.Listen); err != nil {
+	l, err := listen(o.Listen)
+	if err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("tcp", o.Listen)
+	return &Gateway{api: o.API, health: o.Health, listener: l, log: o.Logger}, nil
+}
+
+// Try takes the address and gives it back, so that one in use is found before
+// anything is made. The errors are those of [New]; nil promises nothing, since
+// another program may come first.
+func Try(address string) error {
+	l, err := listen(address)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrListen, err)
+		return err
+	}
+	return l.Close()
+}
+
+func listen(address string) (net.Listener, error) {
+	if err := CheckListen(address); err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w: if another program has the address, stop it or choose another one", ErrListen, err)
 	}
 	if a, ok := l.Addr().(*net.TCPAddr); !ok || !a.IP.IsLoopback() {
 		_ = l.Close() // nothing was served
-		return nil, fmt.Errorf("%w, and %s is %s", ErrNotLoopback, o.Listen, l.Addr())
+		return nil, fmt.Errorf("%w, and %s is %s", ErrNotLoopback, address, l.Addr())
 	}
-	return &Gateway{api: o.API, health: o.Health, listener: l, log: o.Logger}, nil
+	return l, nil
 }
 
 // CheckListen reports whether listen is host:port with a loopback address or

@@ -19,6 +19,7 @@ import (
 	"github.com/skaldbus/skald/bus"
 	"github.com/skaldbus/skald/internal/api"
 	"github.com/skaldbus/skald/internal/gateway"
+	"github.com/skaldbus/skald/internal/skaldtest"
 	"github.com/skaldbus/skald/materializer/store"
 )
 
@@ -249,6 +250,9 @@ func TestNew_RefusesOtherAddresses(t *testing.T) {
 	_, err = gateway.New(o)
 	require.ErrorIs(t, err, gateway.ErrListen)
 	require.ErrorContains(t, err, o.Listen, "the address in use is named")
+	require.Equal(t, err, gateway.Try(o.Listen))
+	require.ErrorIs(t, gateway.Try("0.0.0.0:0"), gateway.ErrNotLoopback)
+	require.NoError(t, gateway.Try("127.0.0.1:0"))
 	o.Listen = "localhost:0"
 	g, err := gateway.New(o)
 	require.NoError(t, err)
@@ -289,7 +293,7 @@ func TestRun_StopsGracefully(t *testing.T) {
 			c.Close()
 		}
 		return err != nil
-	}, 10*time.Second, 5*time.Millisecond, "the address is given back while the answer is on its way")
+	}, skaldtest.Timeout, 5*time.Millisecond, "the address is given back while the answer is on its way")
 	close(release)
 	require.Equal(t, http.StatusOK, <-got)
 	require.NoError(t, <-ended)

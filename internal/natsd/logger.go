@@ -25,9 +25,10 @@ type logger struct {
 	to  *slog.Logger
 	now func() time.Time
 
-	mu    sync.Mutex
-	kinds map[string]*kind // by level and text without digits
-	fatal error            // the first fatal error, which keeps the server from starting
+	mu      sync.Mutex
+	kinds   map[string]*kind // by level and text without digits
+	fatal   error            // the first fatal error, which keeps the server from starting
+	running bool             // Start has returned a server
 }
 
 type kind struct {
@@ -45,7 +46,8 @@ func (l *logger) Errorf(format string, v ...any)  { l.write(slog.LevelError, for
 func (l *logger) Debugf(format string, v ...any)  { l.write(slog.LevelDebug, format, v) }
 func (l *logger) Tracef(format string, v ...any)  { l.write(slog.LevelDebug-4, format, v) }
 
-// Fatalf keeps the error for [Start]. A server of its own would exit here; this
+// Fatalf keeps the first error for [Start], which returns it, so that it is not
+// written as well; any other is written. A server of its own would exit here; this
 // one is part of a process that has more to end.
 func (l *logger) Fatalf(format string, v ...any) {
 	err := fatalError{text: fmt.Sprintf(format, v...)}
@@ -55,11 +57,14 @@ func (l *logger) Fatalf(format string, v ...any) {
 		}
 	}
 	l.mu.Lock()
+	returned := l.fatal == nil && !l.running
 	if l.fatal == nil {
 		l.fatal = err
 	}
 	l.mu.Unlock()
-	l.write(slog.LevelError, format, v)
+	if !returned {
+		l.write(slog.LevelError, format, v)
+	}
 }
 
 // fatalError is what the server said when it gave up, with the error it named.
@@ -75,6 +80,15 @@ func (e fatalError) Unwrap() error { return e.cause }
 func (l *logger) failure() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.fatal
+}
+
+// started says that the server runs: nobody asks for a fatal error any more. It
+// returns the one that came before, nil if there was none.
+func (l *logger) started() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.running = l.fatal == nil
 	return l.fatal
 }
 

@@ -44,6 +44,7 @@ func TestLogger_Levels(t *testing.T) {
 	l.Errorf("bad")
 	l.Debugf("detail")
 	l.Tracef("more")
+	require.NoError(t, l.started())
 	l.Fatalf("the end")
 	require.Equal(t, []string{
 		`level=INFO msg="NATS server" text="Version:  2.15.3"`,
@@ -91,13 +92,17 @@ func TestLogger_Bounded(t *testing.T) {
 	}
 }
 
-// The first fatal error is kept with the error that it names.
+// The first fatal error is kept with the error that it names, and left to Start to
+// tell; those after it, and after the start, are written.
 func TestLogger_Fatal(t *testing.T) {
-	l, _, _ := lines(slog.LevelError)
+	l, _, written := lines(slog.LevelError)
 	require.NoError(t, l.failure())
 	cause := fmt.Errorf("deep: %w", context.DeadlineExceeded)
 	l.Fatalf("Can't start JetStream: %v", cause)
+	require.Equal(t, []string{""}, written())
 	l.Fatalf("second")
+	require.Equal(t, []string{`level=ERROR msg="NATS server" text=second`}, written())
+	require.Equal(t, l.failure(), l.started())
 	require.EqualError(t, l.failure(), "Can't start JetStream: deep: context deadline exceeded")
 	require.True(t, errors.Is(l.failure(), context.DeadlineExceeded))
 }

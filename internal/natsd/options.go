@@ -49,6 +49,29 @@ type Options struct {
 	SyncInterval time.Duration
 }
 
+// Check returns the error that [Start] would return for what o says and its
+// configuration file holds. It makes and listens to nothing.
+func (o Options) Check() error {
+	_, err := o.build()
+	return err
+}
+
+// Try binds the address once and gives it back, so that one in use is found before
+// anything is made for the server. The errors are those of [Options.Check] and
+// ErrListen; nil promises nothing, since another program may come first.
+func (o Options) Try() error {
+	so, err := o.build()
+	if err != nil {
+		return err
+	}
+	// RANDOM_PORT is the server's own word for what is 0 elsewhere.
+	l, err := net.Listen("tcp", net.JoinHostPort(so.Host, strconv.Itoa(max(so.Port, 0))))
+	if err != nil {
+		return listenError(err)
+	}
+	return l.Close()
+}
+
 // build returns the server's own options, or which of o's can not be used.
 func (o Options) build() (*server.Options, error) {
 	switch {

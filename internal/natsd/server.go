@@ -54,7 +54,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 			return nil, fmt.Errorf("start NATS server: %w", context.Cause(ctx))
 		}
 		if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "listen" {
-			return nil, fmt.Errorf("%w: %w: if another program has the address, stop it or choose another one", ErrListen, op)
+			return nil, listenError(op)
 		}
 		return nil, fmt.Errorf("start NATS server: %w", err)
 	}
@@ -84,7 +84,12 @@ func run(ctx context.Context, ns *server.Server, log *logger) error {
 			return ctx.Err()
 		}
 	}
-	return log.failure()
+	return log.started()
+}
+
+// listenError says what to do about an address that can not be bound.
+func listenError(err error) error {
+	return fmt.Errorf("%w: %w: if another program has the address, stop it or choose another one", ErrListen, err)
 }
 
 // checkDir makes JetStream's directory and tries to write there: the server

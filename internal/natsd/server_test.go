@@ -105,10 +105,21 @@ func TestServer_ManyConsumers(t *testing.T) {
 func TestStart_AddressInUse(t *testing.T) {
 	t.Parallel()
 	first := start(t, natsd.Options{Dir: t.TempDir()})
-	_, err := natsd.Start(t.Context(), natsd.Options{Dir: t.TempDir(), Listen: first.Addr().String()})
-	require.ErrorIs(t, err, natsd.ErrListen)
-	require.ErrorIs(t, err, syscall.EADDRINUSE)
-	require.ErrorContains(t, err, first.Addr().String())
+	var log bytes.Buffer
+	o := natsd.Options{Dir: filepath.Join(t.TempDir(), "new"), Listen: first.Addr().String(), Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	tried := o.Try()
+	require.NoDirExists(t, o.Dir)
+	_, err := natsd.Start(t.Context(), o)
+	for _, err := range []error{err, tried} {
+		require.ErrorIs(t, err, natsd.ErrListen)
+		require.ErrorIs(t, err, syscall.EADDRINUSE)
+		require.ErrorContains(t, err, first.Addr().String())
+	}
+	require.NotContains(t, log.String(), "address already in use", "it is returned, so it is not logged too")
+	require.NoError(t, natsd.Options{Dir: o.Dir, Listen: "127.0.0.1:0"}.Try())
+	require.ErrorIs(t, natsd.Options{Dir: o.Dir, Listen: "4223"}.Try(), natsd.ErrAddress)
+	require.ErrorIs(t, natsd.Options{Dir: o.Dir, Listen: "4223"}.Check(), natsd.ErrAddress)
+	require.NoError(t, natsd.Options{Dir: o.Dir, Listen: o.Listen}.Check(), "it listens to nothing")
 	nc, err := nats.Connect(first.ClientURL())
 	require.NoError(t, err)
 	nc.Close()

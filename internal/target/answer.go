@@ -109,7 +109,7 @@ func ParseOutcome(body []byte) (o Outcome, err error) {
 }
 
 func members(body []byte, fn func(name string, v []byte) error) error {
-	compact, err := bus.Compact(body)
+	compact, err := bus.CompactWire(body)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errAnswer, err)
 	}

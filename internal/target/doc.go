@@ -5,5 +5,6 @@
 //
 // [Options.Resolve] says which one a command means: what is named, in the order
 // data directory, URL, server; then NATS_URL; then ./skald-data if a store is
-// there; then the local gateway.
+// there; then the local gateway. An address of another protocol is recognized
+// (greeting.go).
 package target

@@ -2,6 +2,7 @@ package target
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -30,7 +31,7 @@ func openHTTP(address string) (*gateway, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
 		return nil, fmt.Errorf("%w: url must be http://host:port or https://host, perhaps with a path", ErrUsage)
 	}
-	return &gateway{base: u, client: &http.Client{Timeout: httpTimeout}}, nil
+	return &gateway{base: u, client: &http.Client{Timeout: httpTimeout, Transport: listening()}}, nil
 }
 
 func (g *gateway) Events(ctx context.Context, p api.Params) ([]byte, error) {
@@ -67,6 +68,9 @@ func (g *gateway) get(ctx context.Context, path string, p api.Params) ([]byte, e
 	}
 	req.Header.Set("Accept", "application/json")
 	resp, err := g.client.Do(req)
+	if errors.Is(err, ErrNotHTTP) {
+		return nil, fmt.Errorf("ask %s: %w", g, ErrNotHTTP)
+	}
 	if err != nil {
 		return nil, unreachable("ask "+g.String(), "is skald serve running there, and is its --http this address?", err)
 	}

@@ -27,7 +27,7 @@ type NATS struct {
 	subjects bus.Subjects
 }
 
-// OpenNATS connects to o.Server.
+// OpenNATS connects to o.Server. Where something else listens, the error is ErrNotNATS.
 func OpenNATS(ctx context.Context, o Options) (*NATS, error) {
 	subjects, err := bus.NewSubjects(o.Prefix)
 	if err != nil {
@@ -36,7 +36,7 @@ func OpenNATS(ctx context.Context, o Options) (*NATS, error) {
 	o.NATS.URL = o.Server
 	nc, err := natsconn.Connect(ctx, o.NATS)
 	if err != nil {
-		return nil, err
+		return nil, ExplainConnect(err)
 	}
 	return &NATS{nc: nc, server: natsconn.Redact(o.Server), subjects: subjects}, nil
 }

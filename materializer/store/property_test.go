@@ -220,7 +220,7 @@ func TestPages_EqualList(t *testing.T) {
 
 // checkCounts compares each session's counts with its rows in the list.
 func checkCounts(t *rapid.T, s *store.Store, list *naive) {
-	rows, err := s.Reader().Rows(t.Context(), 0, 1_000_000)
+	rows, err := s.Reader().Rows(t.Context(), 0, 1_000_000, 1<<30)
 	require.NoError(t, err)
 	require.Len(t, rows, len(list.visible(&store.PageQuery{})))
 	for key := range list.present {

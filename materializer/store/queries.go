@@ -48,7 +48,7 @@ const (
 	rowColumns = `SELECT e.seq, s.workspace_id, s.session_id, e.type, e.recorded_at_ms, e.origin_seq, e.origin_time, e.origin_index, e.source, coalesce(e.trace, ''), e.data FROM events e CROSS JOIN sessions s ON s.session_pk = e.session_pk`
 
 	sqlRows    = rowColumns + ` WHERE e.seq > ?1 AND e.session_pk NOT IN (SELECT session_pk FROM removals) ORDER BY e.seq LIMIT ?2`
-	sqlLastRow = rowColumns + ` WHERE e.session_pk NOT IN (SELECT session_pk FROM removals) ORDER BY e.seq DESC LIMIT 1`
+	sqlLastRow = rowColumns + ` WHERE e.seq <= ?1 AND e.session_pk NOT IN (SELECT session_pk FROM removals) ORDER BY e.seq DESC LIMIT 1`
 )
 
 // Sessions as readers see them: ?1 the key after which they are wanted, ?2 how many.

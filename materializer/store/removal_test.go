@@ -70,7 +70,7 @@ func TestForget_Visibility(t *testing.T) {
 			require.Len(t, walk(t, r, store.PageQuery{Session: "alpha"}), 10)
 			require.Empty(t, walk(t, r, store.PageQuery{Session: "alpha", Workspace: "acme"}))
 			require.Empty(t, walk(t, r, store.PageQuery{Session: "alpha", Workspace: "acme", Type: "error"}))
-			rows, err := r.Rows(t.Context(), 0, 100)
+			rows, err := r.Rows(t.Context(), 0, 100, 1<<20)
 			require.NoError(t, err)
 			require.Len(t, rows, 21)
 			_, err = r.Session(t.Context(), "alpha", "acme")

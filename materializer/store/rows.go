@@ -8,18 +8,19 @@ import (
 )
 
 // Rows returns at most limit rows after the number, ascending, with all that EVENTS
-// carries of them, for comparing the two. Rows of forgotten sessions are left out.
-func (r *Reader) Rows(ctx context.Context, after uint64, limit int) ([]Row, error) {
+// carries of them, for comparing the two. It ends early, but not before the first
+// row, when their data reach maxBytes. Rows of forgotten sessions are left out.
+func (r *Reader) Rows(ctx context.Context, after uint64, limit, maxBytes int) ([]Row, error) {
 	return view(ctx, r, "read rows", func(ctx context.Context, t *tx) ([]Row, error) {
-		return readRows(ctx, t, sqlRows, int64(min(after, bus.MaxSeq)), max(limit, 0))
+		return readRows(ctx, t, maxBytes, sqlRows, int64(min(after, bus.MaxSeq)), max(limit, 0))
 	})
 }
 
-// LastRow returns the row with the highest number that is not of a forgotten session,
-// nil if there is none.
-func (r *Reader) LastRow(ctx context.Context) (*Row, error) {
+// LastRow returns the row with the highest number up to the given one that is not of
+// a forgotten session, nil if there is none.
+func (r *Reader) LastRow(ctx context.Context, upTo uint64) (*Row, error) {
 	return view(ctx, r, "read last row", func(ctx context.Context, t *tx) (*Row, error) {
-		rows, err := readRows(ctx, t, sqlLastRow)
+		rows, err := readRows(ctx, t, 1, sqlLastRow, int64(min(upTo, bus.MaxSeq)))
 		if err != nil || len(rows) == 0 {
 			return nil, err
 		}
@@ -27,14 +28,15 @@ func (r *Reader) LastRow(ctx context.Context) (*Row, error) {
 	})
 }
 
-func readRows(ctx context.Context, t *tx, text string, args ...any) ([]Row, error) {
+func readRows(ctx context.Context, t *tx, maxBytes int, text string, args ...any) ([]Row, error) {
 	rows, err := t.query(ctx, text, args...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	var all []Row
-	for rows.Next() {
+	bytes := 0
+	for bytes < maxBytes && rows.Next() {
 		var r Row
 		var seq, origin int64
 		var source string
@@ -49,6 +51,7 @@ func readRows(ctx context.Context, t *tx, text string, args ...any) ([]Row, erro
 			return nil, fmt.Errorf("row %d: %w: its source is %q", seq, ErrCorrupt, source)
 		}
 		all = append(all, r)
+		bytes += len(r.Data)
 	}
 	return all, rows.Err()
 }
