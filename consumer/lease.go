@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -159,7 +158,7 @@ func (l *lease) pull(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*leasePull, fmt.Errorf("no answer within %s", 2*leasePull))
 	defer cancel()
 	body := fmt.Sprintf(`{"batch":1,"expires":%d}`, leasePull.Nanoseconds())
-	reply, err := l.c.js.Conn().RequestWithContext(ctx, l.c.apiPrefix()+"CONSUMER.MSG.NEXT."+l.c.stream+"."+l.name, []byte(body))
+	reply, err := l.c.js.Conn().RequestWithContext(ctx, bus.APIPrefix(l.c.js)+"CONSUMER.MSG.NEXT."+l.c.stream+"."+l.name, []byte(body))
 	if err != nil {
 		return err
 	}
@@ -207,16 +206,4 @@ func (l *lease) release() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = l.c.js.DeleteConsumer(ctx, l.c.stream, l.name)
-}
-
-// apiPrefix is what the subjects of JetStream's requests begin with. The client
-// library tells it only where it is not the usual one.
-func (c *Consumer) apiPrefix() string {
-	switch o := c.js.Options(); {
-	case o.Domain != "":
-		return "$JS." + o.Domain + ".API."
-	case o.APIPrefix != "":
-		return strings.TrimSuffix(o.APIPrefix, ".") + "."
-	}
-	return jetstream.DefaultAPIPrefix
 }

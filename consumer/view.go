@@ -57,13 +57,6 @@ func (v view) gone(seq uint64) bool { return v.bounded && seq > 0 && v.first > s
 // that no materializer wrote: without a well-formed origin, or with a body that
 // says another number, session or type than sequence and subject do.
 func (c *Consumer) parse(seq uint64, msg jetstream.Msg) (ev bus.Event, ok bool) {
-	if _, ok := bus.ParseOrigin(msg.Headers()); !ok {
-		return ev, false
-	}
-	key, typ, err := c.o.Subjects.ParseEvent(msg.Subject())
-	if err != nil {
-		return ev, false
-	}
-	ev, err = bus.ParseEvent(msg.Data())
-	return ev, err == nil && ev.Seq == seq && ev.Key() == key && ev.Type == typ
+	ev, _, ok = c.o.Subjects.ParseFact(seq, msg.Subject(), msg.Headers(), msg.Data())
+	return ev, ok
 }

@@ -5,11 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/skaldbus/skald/bus"
 )
 
 // getMsg returns the message under a sequence of s, or with next the first one
@@ -44,7 +45,7 @@ func (m *Materializer) getWithoutHeaders(ctx context.Context, stream string, seq
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, watchTimeout, fmt.Errorf("no answer within %s", watchTimeout))
 	defer cancel()
-	reply, err := m.o.Conn.RequestWithContext(ctx, m.apiPrefix()+"STREAM.MSG.GET."+stream, body)
+	reply, err := m.o.Conn.RequestWithContext(ctx, bus.APIPrefix(m.o.JS)+"STREAM.MSG.GET."+stream, body)
 	if err != nil {
 		return nil, err
 	}
@@ -70,16 +71,4 @@ func (m *Materializer) getWithoutHeaders(ctx context.Context, stream string, seq
 	default:
 		return &jetstream.RawStreamMsg{Subject: msg.Subject, Sequence: msg.Seq, Data: msg.Data, Time: msg.Time}, nil
 	}
-}
-
-// apiPrefix is what the subjects of JetStream's requests begin with. The client
-// library tells it only where it is not the usual one.
-func (m *Materializer) apiPrefix() string {
-	switch o := m.o.JS.Options(); {
-	case o.Domain != "":
-		return "$JS." + o.Domain + ".API."
-	case o.APIPrefix != "":
-		return strings.TrimSuffix(o.APIPrefix, ".") + "."
-	}
-	return jetstream.DefaultAPIPrefix
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/skaldbus/skald/bus"
@@ -132,29 +133,17 @@ func (t *tail) take() {
 	t.read, t.next = t.next.seq, nil
 }
 
-// parseEntry decides whether a message of EVENTS is ours: it has a well-formed
-// origin, and the session and number in its body are those of its subject and
-// sequence (design §1).
-func (m *Materializer) parseEntry(seq uint64, subject string, h map[string][]string, data []byte) *entry {
+// parseEntry takes a message of EVENTS apart: a row of ours, a number that is taken
+// by an empty message, or a foreign one.
+func (m *Materializer) parseEntry(seq uint64, subject string, h nats.Header, data []byte) *entry {
 	e := &entry{seq: seq, void: subject == m.o.Subjects.Void()}
-	if e.void {
-		return e
-	}
-	origin, ok := bus.ParseOrigin(h)
-	if !ok {
-		return e
-	}
-	key, typ, err := m.o.Subjects.ParseEvent(subject)
-	if err != nil {
-		return e
-	}
-	ev, err := bus.ParseEvent(data)
-	if err != nil || ev.Seq != seq || ev.Key() != key || ev.Type != typ {
+	ev, origin, ok := m.o.Subjects.ParseFact(seq, subject, h, data)
+	if e.void || !ok {
 		return e
 	}
 	e.ours = true
 	e.row = store.Row{
-		Seq: seq, Key: key, Type: typ, RecordedAt: ev.RecordedAt, Origin: origin,
+		Seq: seq, Key: ev.Key(), Type: ev.Type, RecordedAt: ev.RecordedAt, Origin: origin,
 		Source: bus.SourceOf(h), Trace: bus.Traceparent(h), Data: ev.Data,
 	}
 	return e
