@@ -232,9 +232,5 @@ func (m *Materializer) eventsLast(ctx context.Context) (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("ask EVENTS for its end: %w", err)
 	}
-	if epoch := info.Config.Metadata[bus.MetaEpoch]; epoch != m.o.Streams.Epoch {
-		// Made anew meanwhile: it has lost no end, and must not be given one.
-		return 0, fmt.Errorf("%w: EVENTS now has epoch %q, this store %q", bus.ErrOtherBus, epoch, m.o.Streams.Epoch)
-	}
-	return info.State.LastSeq, nil
+	return info.State.LastSeq, m.sameEvents(info)
 }

@@ -118,7 +118,11 @@ func (m *Materializer) read(ctx context.Context, last uint64, in *intake) error 
 func (m *Materializer) readOn(ctx context.Context, last *uint64, in *intake) error {
 	// The server may be another one than before.
 	pos, _ := m.committed.get()
-	if err := m.verifyIngest(ctx, pos); err != nil {
+	info, err := m.o.Streams.Ingest.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("ask for INGEST: %w", err)
+	}
+	if err := m.compareIngest(ctx, pos, info); err != nil {
 		return err
 	}
 	c, err := m.o.Streams.Ingest.CreateConsumer(ctx, jetstream.ConsumerConfig{

@@ -52,26 +52,40 @@ func replaced(err error) bool {
 	return false
 }
 
+// verifyPositions asks for both streams and compares them with the store's position.
 func (m *Materializer) verifyPositions(ctx context.Context, pos store.Position) error {
-	if err := m.verifyIngest(ctx, pos); err != nil {
-		return err
-	}
-	last, err := m.eventsLast(ctx)
+	in, err := m.o.Streams.Ingest.Info(ctx)
 	if err != nil {
+		return fmt.Errorf("ask for INGEST: %w", err)
+	}
+	ev, err := m.o.Streams.Events.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("ask for EVENTS: %w", err)
+	}
+	return m.compare(ctx, pos, in, ev)
+}
+
+// compare checks what the server has said of both streams against a position that
+// was committed before it was asked.
+func (m *Materializer) compare(ctx context.Context, pos store.Position, in, ev *jetstream.StreamInfo) error {
+	if err := m.compareIngest(ctx, pos, in); err != nil {
 		return err
 	}
-	if err := m.verifyReach(); err != nil {
+	if err := m.sameEvents(ev); err != nil {
+		return err
+	}
+	if err := m.verifyReach(ev); err != nil {
 		return err
 	}
 	// Rows beyond EVENTS' end are put back by the worker before anything else. What
 	// EVENTS holds has to be theirs in any case.
-	return m.compareLastRow(ctx, min(last, pos.EventsSeq))
+	return m.compareLastRow(ctx, min(ev.State.LastSeq, pos.EventsSeq))
 }
 
 // verifyReach checks that a bounded EVENTS still holds the table's next number. Where
 // nothing but a removal takes messages out, numbers that are gone are passed.
-func (m *Materializer) verifyReach() error {
-	info := m.o.Streams.Events.CachedInfo() // of the question just asked
+func (m *Materializer) verifyReach(info *jetstream.StreamInfo) error {
+	// Not the position of before the question: EVENTS may have moved on with it.
 	pos, _ := m.committed.get()
 	c := &info.Config
 	if bounded := c.MaxAge > 0 || c.MaxBytes > 0 || c.MaxMsgs > 0; bounded && info.State.FirstSeq > pos.EventsSeq+1 {
@@ -81,13 +95,18 @@ func (m *Materializer) verifyReach() error {
 	return nil
 }
 
-// verifyIngest checks that INGEST is still the stream that the store was reading, and
-// holds the message that the position names.
-func (m *Materializer) verifyIngest(ctx context.Context, pos store.Position) error {
-	info, err := m.o.Streams.Ingest.Info(ctx)
-	if err != nil {
-		return fmt.Errorf("ask for INGEST: %w", err)
+// sameEvents returns bus.ErrOtherBus if EVENTS is not that of this bus any more: made
+// anew meanwhile, it has lost no end, and must not be given one.
+func (m *Materializer) sameEvents(info *jetstream.StreamInfo) error {
+	if epoch := info.Config.Metadata[bus.MetaEpoch]; epoch != m.o.Streams.Epoch {
+		return fmt.Errorf("%w: EVENTS now has epoch %q, this store %q", bus.ErrOtherBus, epoch, m.o.Streams.Epoch)
 	}
+	return nil
+}
+
+// compareIngest checks that INGEST is still the stream that the store was reading, and
+// holds the message that the position names.
+func (m *Materializer) compareIngest(ctx context.Context, pos store.Position, info *jetstream.StreamInfo) error {
 	if id := info.Config.Metadata[bus.MetaIngestID]; id != m.o.Streams.IngestID {
 		return fmt.Errorf("%w: its id is %q, not %q; stop, and restore the stream that was there, or start with a new data directory",
 			ErrIngestReplaced, id, m.o.Streams.IngestID)

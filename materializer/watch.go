@@ -94,7 +94,7 @@ func (m *Materializer) look(ctx context.Context) (Ends, error) {
 		return Ends{}, fmt.Errorf("ask for EVENTS: %w", err)
 	}
 	// A stream that was rolled back and has grown since keeps its metadata.
-	if err := m.verifyPositions(ctx, pos); err != nil {
+	if err := m.compare(ctx, pos, in, ev); err != nil {
 		if !replaced(err) {
 			m.health.set(checkStreams, err.Error())
 		}
