@@ -62,7 +62,7 @@ func (a *attempt) run(ctx context.Context) error {
 		if err := a.message(ctx, m); err != nil {
 			return err
 		}
-		if a.stateBytes > maxStateBytes {
+		if a.stateBytes > a.m.stateBytes {
 			a.batch = a.batch[:i+1] // the rest is another attempt's
 			break
 		}

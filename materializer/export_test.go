@@ -7,6 +7,10 @@ import "context"
 // taken for a crash. Call it before Run.
 func (m *Materializer) SetSeam(seam func(name string) error) { m.seam = seam }
 
+// SetStateBytes lowers the bound on the states that one attempt touches. Call it
+// before Run.
+func (m *Materializer) SetStateBytes(n int64) { m.stateBytes = n }
+
 // WaitCommitted blocks until the store has committed INGEST's message seq.
 func (m *Materializer) WaitCommitted(ctx context.Context, seq uint64) error {
 	for {

@@ -124,8 +124,9 @@ func TestBigStates(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	n := w.node()
+	const sessions, size = 20, 64 << 10
+	n.bound = sessions / 3 * size // half of them are more
 	n.start(nil)
-	const sessions, size = 20, 7 << 20 // half of them are more than the bound of 64 MiB
 	key := func(i int) bus.Key { return bus.Key{Workspace: "w", Session: fmt.Sprint("big-", i)} }
 	for i := range sessions {
 		w.say(key(i), bus.ClassActivity, `{"activity":{"x":"`+strings.Repeat("x", size)+`"}}`)

@@ -117,6 +117,7 @@ type node struct {
 	done    chan error
 	running bool
 	stats   materializer.Stats // of the runs that have ended
+	bound   int64              // a lower bound on states at once; 0 is the usual one
 	log     io.Writer          // of the materializer; nil is the test's output
 }
 
@@ -168,6 +169,9 @@ func (n *node) run(streams bus.Streams, seam func(name string) error) {
 	require.NoError(t, err)
 	if seam != nil {
 		n.m.SetSeam(seam)
+	}
+	if n.bound > 0 {
+		n.m.SetStateBytes(n.bound)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel, n.done, n.running = cancel, make(chan error, 1), true

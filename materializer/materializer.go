@@ -60,7 +60,8 @@ type Materializer struct {
 
 	// seam is called at each row of the crash table, with its name. An error is
 	// taken for a crash: Run returns it and nothing more is written. Tests only.
-	seam func(name string) error
+	seam       func(name string) error
+	stateBytes int64 // maxStateBytes, unless a test lowers it
 }
 
 // stats are counters since the start.
@@ -93,6 +94,7 @@ func New(o Options) (*Materializer, error) {
 		workerIdle:  make(chan struct{}, 1),
 		removalsDue: make(chan struct{}, 1),
 		seam:        func(string) error { return nil },
+		stateBytes:  maxStateBytes,
 	}
 	m.committed.init()
 	m.health.init()
