@@ -38,6 +38,23 @@ const (
 	// ReasonNotInEvents: the store derived facts of this message that EVENTS,
 	// which decides, neither held nor was given.
 	ReasonNotInEvents Reason = "not_in_events"
+	// ReasonTakenOver: not a refusal but the record that the store has taken a session's
+	// facts over from EVENTS without their messages, which INGEST no longer holds.
+	ReasonTakenOver Reason = "taken_over"
+)
+
+// The reasons of entries that are of no message, but of INGEST itself: it is not what
+// it was. Discarding such an entry says that an operator knows.
+const (
+	// ReasonIngestHole: INGEST lost messages from its middle that it had acknowledged.
+	ReasonIngestHole Reason = "ingest_hole"
+	// ReasonIngestTrimmed: INGEST's beginning is gone beyond what the store has read.
+	ReasonIngestTrimmed Reason = "ingest_trimmed"
+	// ReasonIngestRolledBack: INGEST was set back to an earlier state, or lost its end,
+	// and may have gone on since.
+	ReasonIngestRolledBack Reason = "ingest_rolled_back"
+	// ReasonIngestRecreated: INGEST was made anew, or another one was put in its place.
+	ReasonIngestRecreated Reason = "ingest_recreated"
 )
 
 // InvalidError says which part of an input breaks which rule. It is what every

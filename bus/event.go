@@ -24,6 +24,11 @@ type Event struct {
 	StoredAt   int64 // ms, INGEST's clock; order is by Seq alone
 	Type       string
 	Data       []byte // one compact JSON object, every byte as the worker sent it
+
+	// Traceparent is the W3C trace context of the message that the fact came from, ""
+	// if it had none. It is no part of the wire form: [Subjects.ParseFact] has it from
+	// the headers in EVENTS, and an event out of a page has none.
+	Traceparent string
 }
 
 // Key returns the event's session.

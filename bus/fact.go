@@ -23,6 +23,7 @@ func (s Subjects) ParseFact(seq uint64, subject string, h nats.Header, data []by
 	if err != nil || ev.Seq != seq || ev.Key() != key || ev.Type != typ {
 		return Event{}, Origin{}, false
 	}
+	ev.Traceparent = Traceparent(h)
 	return ev, o, true
 }
 

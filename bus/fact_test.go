@@ -25,6 +25,13 @@ func TestParseFact(t *testing.T) {
 	require.Equal(t, want, ev)
 	require.Equal(t, origin, o)
 
+	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	h["traceparent"] = []string{trace}
+	ev, _, ok = s.ParseFact(7, subject, h, body)
+	require.True(t, ok)
+	require.Equal(t, trace, ev.Traceparent)
+	require.Equal(t, body, ev.AppendJSON(nil), "the wire form is the same")
+
 	elsewhere := bus.Key{Workspace: "w", Session: "other"}
 	for name, foreign := range map[string]func() bool{
 		"no origin":     func() bool { _, _, ok := s.ParseFact(7, subject, nil, body); return ok },

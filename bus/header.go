@@ -15,6 +15,7 @@ const (
 	HeaderPublisherSeq = "Skald-Publisher-Seq" // its count in this session, from 1
 	HeaderEventID      = "Skald-Event-Id"      // for clients that keep no count
 	HeaderTrace        = "traceparent"         // W3C trace context, passed on
+	HeaderTraceState   = "tracestate"          // beside it, up to INGEST
 
 	HeaderEpoch      = "Skald-Epoch"       // the epoch when the message was written
 	HeaderIngestSeq  = "Skald-Ingest-Seq"  // the origin's sequence in INGEST
@@ -27,6 +28,8 @@ const (
 const (
 	MaxPublisher = 64  // bytes of a publisher's id
 	MaxEventID   = 128 // bytes of an event id
+
+	MaxTraceState = 512 // bytes of a tracestate; a longer one is left out
 )
 
 // Identity is what a message is deduplicated by: a publisher and its count, or an
@@ -121,15 +124,7 @@ func printable(h nats.Header, name string, most int) (string, error) {
 // Traceparent returns the message's W3C trace context if it is well-formed
 // (version-trace id-parent id-flags in lower-case hex), else "".
 func Traceparent(h nats.Header) string {
-	v, ok := h[HeaderTrace]
-	if !ok {
-		// NATS keeps the case of header names, so clients differ in it.
-		for name, other := range h {
-			if strings.EqualFold(name, HeaderTrace) {
-				v = other
-			}
-		}
-	}
+	v := anyCase(h, HeaderTrace)
 	if len(v) != 1 || len(v[0]) != 55 {
 		return ""
 	}
@@ -143,6 +138,31 @@ func Traceparent(h nats.Header) string {
 		}
 	}
 	return v[0]
+}
+
+// Tracestate returns what stands beside a well-formed traceparent, "" if that is
+// nothing, too long or in several parts. What it says is not looked at.
+func Tracestate(h nats.Header) string {
+	v := anyCase(h, HeaderTraceState)
+	if len(v) != 1 || len(v[0]) > MaxTraceState {
+		return ""
+	}
+	return v[0]
+}
+
+// anyCase returns the header's values: NATS keeps the case of header names, so
+// clients differ in it.
+func anyCase(h nats.Header, name string) []string {
+	v, ok := h[name]
+	if ok {
+		return v
+	}
+	for other, values := range h {
+		if len(other) == len(name) && strings.EqualFold(other, name) {
+			v = values
+		}
+	}
+	return v
 }
 
 // Origin names the INGEST message that a fact came from. Time is part of it

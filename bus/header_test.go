@@ -174,3 +174,14 @@ func digest(t *testing.T, hex string) bus.Digest {
 	require.True(t, ok)
 	return d
 }
+
+func TestTracestate(t *testing.T) {
+	for _, h := range []nats.Header{header("tracestate", "a=1"), header("TraceState", "a=1")} {
+		require.Equal(t, "a=1", bus.Tracestate(h))
+	}
+	longest := strings.Repeat("x", bus.MaxTraceState)
+	require.Equal(t, longest, bus.Tracestate(header("tracestate", longest)))
+	require.Empty(t, bus.Tracestate(header("tracestate", longest+"x")))
+	require.Empty(t, bus.Tracestate(nats.Header{"tracestate": {"a=1", "b=2"}}))
+	require.Empty(t, bus.Tracestate(nil))
+}

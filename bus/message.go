@@ -59,9 +59,11 @@ type ErrorReport struct {
 
 // Control is the body of a control message.
 type Control struct {
-	Op     Op
-	At     ChainPosition // for OpResync
-	Before uint64        // for OpPrune: rows below this number go
+	Op      Op
+	At      ChainPosition // for OpResync
+	Before  uint64        // for OpPrune: rows below this number go
+	Secure  bool          // for OpForget: what goes is overwritten
+	Entries []EntryRef    // for OpDiscard
 }
 
 // Op is what a control message asks for.
@@ -69,9 +71,10 @@ type Op string
 
 // The operations of control messages.
 const (
-	OpForget Op = "forget"
-	OpResync Op = "resync"
-	OpPrune  Op = "prune"
+	OpForget  Op = "forget"
+	OpResync  Op = "resync"
+	OpPrune   Op = "prune"
+	OpDiscard Op = "discard"
 )
 
 // members decodes the named members of a compact body. A name that fn does not
@@ -118,6 +121,26 @@ func timeMember(dst **int64, v []byte) error {
 	}
 	*dst = &n
 	return nil
+}
+
+// CheckBody checks a compact body as its class demands, for whoever sends it. A control
+// body is one of a session. The error is an *[InvalidError].
+func CheckBody(class Class, body []byte) (err error) {
+	switch class {
+	case ClassSession:
+		_, err = ParseSession(body)
+	case ClassActivity:
+		_, err = ParseActivity(body)
+	case ClassError:
+		_, err = ParseError(body)
+	case ClassProjection:
+		_, err = ParsePage(body)
+	case ClassControl:
+		_, err = ParseControl(body, false)
+	default:
+		err = invalid(ReasonClass, "class", "must be session, activity, error, projection or control, not %q", class)
+	}
+	return err
 }
 
 // ParseSession decodes a compact session body. The error is an *[InvalidError]
@@ -200,11 +223,11 @@ func ParseError(body []byte) (ErrorReport, error) {
 }
 
 // ParseControl decodes a compact control body. admin says that the message came
-// on [Subjects.IngestAdmin], where only prune is known; forget and resync belong
-// to a session's subject.
+// on [Subjects.IngestAdmin], where prune and discard are known; forget and resync
+// belong to a session's subject.
 func ParseControl(body []byte, admin bool) (Control, error) {
 	var c Control
-	var op, ordinal, digest, before []byte
+	var op, ordinal, digest, before, entries, secure []byte
 	err := members(body, func(name string, v []byte) (bool, error) {
 		switch name {
 		case "op":
@@ -215,6 +238,10 @@ func ParseControl(body []byte, admin bool) (Control, error) {
 			digest = v
 		case "before_seq":
 			before = v
+		case "entries":
+			entries = v
+		case "secure":
+			secure = v
 		default:
 			return false, nil
 		}
@@ -228,6 +255,7 @@ func ParseControl(body []byte, admin bool) (Control, error) {
 	}
 	switch {
 	case c.Op == OpForget && !admin:
+		c.Secure, err = flagMember("secure", secure)
 	case c.Op == OpResync && !admin:
 		if c.At.Ordinal, err = ordinalMember(ReasonBody, ordinal); err == nil {
 			c.At.Digest, err = digestMember(ReasonBody, "digest", digest)
@@ -238,12 +266,25 @@ func ParseControl(body []byte, admin bool) (Control, error) {
 			return c, invalid(ReasonBody, "before_seq", "must be an integer from 1 to 2^63-1")
 		}
 		c.Before = uint64(n)
+	case c.Op == OpDiscard && admin:
+		c.Entries, err = parseEntries(entries)
 	case admin:
-		err = invalid(ReasonBody, "op", `must be "prune"`)
+		err = invalid(ReasonBody, "op", `must be "prune" or "discard"`)
 	default:
 		err = invalid(ReasonBody, "op", `must be "forget" or "resync"`)
 	}
 	return c, err
+}
+
+// flagMember decodes a member that may be absent, which is false.
+func flagMember(name string, v []byte) (bool, error) {
+	switch string(v) {
+	case "", "false":
+		return false, nil
+	case "true":
+		return true, nil
+	}
+	return false, invalid(ReasonBody, name, "must be true or false")
 }
 
 func ordinalMember(reason Reason, v []byte) (uint64, error) {

@@ -116,6 +116,12 @@ func TestParseControl(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, bus.Control{Op: bus.OpForget}, c)
 
+	for body, secure := range map[string]bool{`{"op":"forget","secure":true}`: true, `{"op":"forget","secure":false}`: false} {
+		c, err = bus.ParseControl([]byte(body), false)
+		require.NoError(t, err)
+		require.Equal(t, bus.Control{Op: bus.OpForget, Secure: secure}, c)
+	}
+
 	c, err = bus.ParseControl([]byte(`{"digest":"`+digest+`","ordinal":9223372036854775807,"op":"resync"}`), false)
 	require.NoError(t, err)
 	require.Equal(t, bus.OpResync, c.Op)
@@ -125,6 +131,16 @@ func TestParseControl(t *testing.T) {
 	c, err = bus.ParseControl([]byte(`{"op":"prune","before_seq":1}`), true)
 	require.NoError(t, err)
 	require.Equal(t, bus.Control{Op: bus.OpPrune, Before: 1}, c)
+
+	refs := []bus.EntryRef{{Seq: 1<<63 - 1, Time: 1<<63 - 1, Reason: bus.ReasonBody}, {Reason: `a "reason" to come`}}
+	c, err = bus.ParseControl(bus.AppendDiscard(nil, refs), true)
+	require.NoError(t, err)
+	require.Equal(t, bus.Control{Op: bus.OpDiscard, Entries: refs}, c)
+	most := make([]bus.EntryRef, bus.MaxDiscard+1)
+	_, err = bus.ParseControl(bus.AppendDiscard(nil, most[1:]), true)
+	require.NoError(t, err)
+	_, err = bus.ParseControl(bus.AppendDiscard(nil, most), true)
+	requireInvalid(t, err, bus.ReasonBody, "entries")
 
 	for _, tc := range []struct {
 		body  string
@@ -136,9 +152,20 @@ func TestParseControl(t *testing.T) {
 		{`{}`, true, "op"},
 		{`{"op":1}`, false, "op"},
 		{`{"op":"save"}`, false, "op"},
+		{`{"op":"forget","secure":1}`, false, "secure"}, // a wish that is not understood is not passed over
+		{`{"op":"forget","secure":null}`, false, "secure"},
 		{`{"op":"prune","before_seq":1}`, false, "op"}, // belongs to no session
 		{`{"op":"forget"}`, true, "op"},                // belongs to a session
 		{`{"op":"resync","ordinal":1,"digest":"` + digest + `"}`, true, "op"},
+		{string(bus.AppendDiscard(nil, refs)), false, "op"}, // belongs to no session
+		{`{"op":"discard"}`, true, "entries"},
+		{`{"op":"discard","entries":[]}`, true, "entries"},
+		{`{"op":"discard","entries":{}}`, true, "entries"},
+		{`{"op":"discard","entries":[1]}`, true, "entries"},
+		{`{"op":"discard","entries":[{"ingest_seq":-1,"ingest_time_ns":1,"reason":"r"}]}`, true, "entries"},
+		{`{"op":"discard","entries":[{"ingest_seq":1,"ingest_time_ns":"1","reason":"r"}]}`, true, "entries"},
+		{`{"op":"discard","entries":[{"ingest_seq":1,"ingest_time_ns":1,"reason":null}]}`, true, "entries"},
+		{`{"op":"discard","entries":[{"ingest_seq":1,"ingest_seq":1,"ingest_time_ns":1,"reason":"r"}]}`, true, "ingest_seq"},
 		{`{"op":"prune"}`, true, "before_seq"},
 		{`{"op":"prune","before_seq":0}`, true, "before_seq"},
 		{`{"op":"prune","before_seq":-1}`, true, "before_seq"},

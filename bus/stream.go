@@ -123,7 +123,8 @@ func (s Subjects) eventsConfig(o StreamOptions, epoch string) jetstream.StreamCo
 // numbers again, and another epoch is [ErrOtherBus]. Streams are never changed.
 // Settings that break a promise are [ErrStreamSettings], a contract that this
 // binary does not know [ErrContract]; each names the stream and what differs. A
-// server or account without JetStream is [ErrNoJetStream].
+// server or account without JetStream is [ErrNoJetStream], and a stream that another
+// process is making just now, on a cluster, [ErrUnavailable].
 // Safe for several processes at once: one creates, the others find.
 func (s Subjects) Open(ctx context.Context, js jetstream.JetStream, o StreamOptions, known string) (Streams, error) {
 	if o.IDHorizon == 0 {
@@ -194,6 +195,11 @@ func (s Subjects) find(ctx context.Context, js jetstream.JetStream, name, known 
 	}
 	if st, err = create(); errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 		st, err = js.Stream(ctx, name) // another process was first
+	}
+	// A cluster says that the name is taken before the stream of the other process
+	// is there to be found.
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, fmt.Errorf("create stream %s: %w: another process is making it", name, ErrUnavailable)
 	}
 	return st, wrap("create stream "+name, err)
 }

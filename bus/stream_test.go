@@ -1,6 +1,7 @@
 package bus_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -363,4 +364,24 @@ func TestNewID(t *testing.T) {
 		require.False(t, seen[id])
 		seen[id] = true
 	}
+}
+
+// beingMade is a cluster on which another process is making a stream: the name is taken,
+// and no such stream is found.
+type beingMade struct{ jetstream.JetStream }
+
+func (beingMade) Stream(context.Context, string) (jetstream.Stream, error) {
+	return nil, jetstream.ErrStreamNotFound
+}
+
+func (beingMade) CreateStream(context.Context, jetstream.StreamConfig) (jetstream.Stream, error) {
+	return nil, jetstream.ErrStreamNameAlreadyInUse
+}
+
+// Of two processes that made the streams of a cluster at the same time, one ended: the
+// stream that the other had begun to make was "not found", which no waiting mends.
+func TestOpen_MadeByAnother(t *testing.T) {
+	_, err := skaldtest.Subjects(t).Open(t.Context(), beingMade{}, bus.StreamOptions{MaxPayload: 1 << 20}, "")
+	require.ErrorIs(t, err, bus.ErrUnavailable)
+	require.NotErrorIs(t, err, jetstream.ErrStreamNotFound)
 }
