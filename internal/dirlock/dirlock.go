@@ -15,7 +15,7 @@ import (
 const File = "skald.lock"
 
 // ErrHeld is what a [HeldError] is.
-var ErrHeld = errors.New("data directory is in use")
+var ErrHeld = errors.New("directory is in use")
 
 // errBusy is what lock returns if another open file has the lock.
 var errBusy = errors.New("locked")

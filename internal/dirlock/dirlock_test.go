@@ -68,7 +68,7 @@ func TestAcquire_One(t *testing.T) {
 	require.ErrorAs(t, err, &held)
 	require.Equal(t, os.Getpid(), held.PID)
 	require.Equal(t, dir, held.Dir)
-	require.EqualError(t, held, "data directory is in use by process "+strconv.Itoa(os.Getpid())+": "+dir)
+	require.EqualError(t, held, "directory is in use by process "+strconv.Itoa(os.Getpid())+": "+dir)
 
 	require.NoError(t, first.Release())
 	require.ErrorIs(t, first.Release(), os.ErrClosed)
@@ -140,7 +140,7 @@ func TestAcquire_Rubbish(t *testing.T) {
 	var held *dirlock.HeldError
 	require.ErrorAs(t, err, &held)
 	require.Zero(t, held.PID)
-	require.EqualError(t, held, "data directory is in use by another process: "+dir)
+	require.EqualError(t, held, "directory is in use by another process: "+dir)
 	require.NoError(t, l.Release())
 }
 

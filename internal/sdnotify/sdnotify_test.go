@@ -1,0 +1,99 @@
+//go:build unix
+
+package sdnotify_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/skaldbus/skald/internal/sdnotify"
+)
+
+// listen stands for systemd.
+func listen(t *testing.T) (next func() string) {
+	path := filepath.Join(t.TempDir(), "notify")
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	t.Setenv("NOTIFY_SOCKET", path)
+	return func() string {
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
+		b := make([]byte, 100)
+		n, err := c.Read(b)
+		require.NoError(t, err)
+		return string(b[:n])
+	}
+}
+
+// systemd hears that the service is ready, that it lives as long as it is well, and
+// that it stops.
+func TestRun(t *testing.T) {
+	next := listen(t)
+	t.Setenv("WATCHDOG_USEC", "20000")
+	n, err := sdnotify.New()
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var ill, asked atomic.Int64
+	done := make(chan error)
+	go func() {
+		done <- n.Run(ctx, slog.New(slog.DiscardHandler), func(context.Context) error {
+			asked.Add(1)
+			if ill.Load() == 1 {
+				return errors.New("ill")
+			}
+			return nil
+		})
+	}()
+	require.Equal(t, "READY=1", next())
+	require.Equal(t, "WATCHDOG=1", next())
+	require.Equal(t, "WATCHDOG=1", next())
+	ill.Store(1)
+	for at := asked.Load(); asked.Load() < at+5; {
+		time.Sleep(time.Millisecond) // before the next look
+	}
+	cancel()
+	require.NoError(t, <-done)
+	// At most what was under way when it fell ill, then only that it stops.
+	got := next()
+	for range 3 {
+		if got != "WATCHDOG=1" {
+			break
+		}
+		got = next()
+	}
+	require.Equal(t, "STOPPING=1", got)
+}
+
+// Without a socket, or with another process' watchdog, there is nothing to say.
+func TestNew(t *testing.T) {
+	t.Setenv("NOTIFY_SOCKET", "")
+	n, err := sdnotify.New()
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, n.Run(ctx, slog.New(slog.DiscardHandler), nil))
+
+	t.Setenv("NOTIFY_SOCKET", "relative")
+	_, err = sdnotify.New()
+	require.ErrorIs(t, err, sdnotify.ErrEnvironment)
+
+	next := listen(t)
+	t.Setenv("WATCHDOG_USEC", "many")
+	_, err = sdnotify.New()
+	require.ErrorIs(t, err, sdnotify.ErrEnvironment)
+	t.Setenv("WATCHDOG_PID", strconv.Itoa(1))
+	n, err = sdnotify.New()
+	require.NoError(t, err)
+	require.NoError(t, n.Run(ctx, slog.New(slog.DiscardHandler), nil))
+	require.Equal(t, "READY=1", next())
+	require.Equal(t, "STOPPING=1", next())
+}
