@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -22,6 +23,11 @@ const (
 	DefaultTimeout = 5 * time.Second
 	// reconnectWait is the pause before the same server is tried again.
 	reconnectWait = 500 * time.Millisecond
+	// pingInterval and maxPings say when a server that takes bytes and answers
+	// nothing, frozen or cut off, is given up: between 10 and 15 s. The client
+	// library's own values make it five minutes.
+	pingInterval = 5 * time.Second
+	maxPings     = 2
 )
 
 // Options says where and as whom to connect. At most one way to say who (Creds,
@@ -32,6 +38,9 @@ type Options struct {
 
 	// CA is a file with certificates of authorities. Defaults to the system's.
 	CA string
+	// Context is the name of a context of the nats tool, kept in its directory. What
+	// it says holds where no field here says otherwise. Defaults to none.
+	Context string
 	// Cert and Key are files with the client's certificate and its key.
 	Cert, Key string
 	// Creds is a file with a JWT and its seed.
@@ -50,6 +59,9 @@ type Options struct {
 	Name string
 	// Password is User's.
 	Password string
+	// Retry returns a connection also if no server answers, which then goes on
+	// trying.
+	Retry bool
 	// Timeout bounds one attempt to connect to one address. Defaults to
 	// DefaultTimeout.
 	Timeout time.Duration
@@ -68,6 +80,10 @@ type Options struct {
 // Errors: [ErrURL] and [ErrOptions] for what can not be used, [ErrRefused],
 // [ErrTLS], bus.ErrUnavailable if nothing answers, or the cause of ctx.
 func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
+	o, base, err := o.withContext()
+	if err != nil {
+		return nil, err
+	}
 	if o.URL == "" {
 		o.URL = DefaultURL
 	}
@@ -88,7 +104,7 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 	}
 	d := &dialer{timeout: o.timeout()}
 	end := d.first(ctx)
-	nc, err := nats.Connect(o.URL, append(opts, nats.SetCustomDialer(d))...)
+	nc, err := nats.Connect(o.URL, slices.Concat(base, opts, []nats.Option{nats.SetCustomDialer(d)})...)
 	end()
 	switch {
 	case ctx.Err() != nil:
@@ -111,14 +127,8 @@ func (o Options) timeout() time.Duration {
 
 // build returns the client's options.
 func (o Options) build() ([]nats.Option, error) {
-	ways := 0
-	for _, used := range []bool{o.Creds != "", o.NKey != "", o.User != "", o.Token != "", o.JWT != ""} {
-		if used {
-			ways++
-		}
-	}
 	switch {
-	case ways > 1:
+	case o.ways() > 1:
 		return nil, fmt.Errorf("%w: only one of creds, nkey, user, token and jwt may be given", ErrOptions)
 	case (o.JWT == "") != (o.Seed == ""):
 		return nil, fmt.Errorf("%w: jwt and seed belong together", ErrOptions)
@@ -136,10 +146,13 @@ func (o Options) build() ([]nats.Option, error) {
 		nats.Timeout(o.timeout()),
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(reconnectWait),
+		nats.PingInterval(pingInterval),
+		nats.MaxPingsOutstanding(maxPings),
 		// By default two refusals in a row close the connection for good, so a
 		// mistake in the server's configuration would outlast its repair.
 		nats.IgnoreAuthErrorAbort(),
 		nats.SkipHostLookup(), // the dialer looks up, and stops when it is told to
+		nats.RetryOnFailedConnect(o.Retry),
 	}
 	opts = append(opts, handlers(o.Logger)...)
 	if o.InboxPrefix != "" {

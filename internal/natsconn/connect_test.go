@@ -29,6 +29,7 @@ import (
 	"github.com/skaldbus/skald/bus"
 	"github.com/skaldbus/skald/internal/natsconn"
 	"github.com/skaldbus/skald/internal/natsd"
+	"github.com/skaldbus/skald/internal/skaldtest"
 )
 
 // server starts one with the configuration, which may be empty.
@@ -247,7 +248,7 @@ func TestConnect_SilentServer(t *testing.T) {
 func TestConnect_Reconnects(t *testing.T) {
 	t.Parallel()
 	const right, wrong = `authorization { user: user, password: pa55 }`, `authorization { user: user, password: other }`
-	s := server(t, "127.0.0.1:0", right)
+	s := server(t, skaldtest.FreeAddress(t), right)
 	addr := s.Addr().String()
 	var l logs
 	nc := connect(t, natsconn.Options{URL: "nats://user:pa55@" + addr, Logger: l.logger()})

@@ -11,6 +11,9 @@
 // time-out. Here each refusal is a log line, and [Explain] puts it into the error
 // of the call.
 //
+// [Options.Context] names a context of the nats tool (context.go); what it asks for
+// and Skald does not do is an error, since it would be another connection.
+//
 // A URL may hold a password or a token. Nothing here prints one: every text has
 // gone through [Redact].
 package natsconn

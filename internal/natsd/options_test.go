@@ -22,6 +22,7 @@ func TestBuild_Defaults(t *testing.T) {
 	require.Zero(t, so.SyncInterval)
 	require.EqualValues(t, 8<<20, so.MaxPayload)
 	require.Equal(t, -1, so.JetStreamLimits.DefaultMaxConsumers)
+	require.Equal(t, DefaultBatchMessages, so.JetStreamLimits.MaxBatchSize)
 	require.True(t, so.NoSigs)
 	require.Zero(t, so.HTTPPort)
 	require.Zero(t, so.HTTPSPort)
@@ -39,7 +40,7 @@ func TestBuild_ConfigFile(t *testing.T) {
 	}
 
 	so, err := with(`listen: 0.0.0.0:4333, max_payload: 2MB, http: 127.0.0.1:8222
-		jetstream { sync_interval: 10s, max_file_store: 1GB, limits { default_max_consumers: 7 } }`,
+		jetstream { sync_interval: 10s, max_file_store: 1GB, limits { default_max_consumers: 7, batch { max_msgs: 700 } } }`,
 		Options{MaxPayload: 1 << 20, SyncInterval: time.Minute})
 	require.NoError(t, err)
 	require.Equal(t, "0.0.0.0", so.Host)
@@ -49,6 +50,7 @@ func TestBuild_ConfigFile(t *testing.T) {
 	require.False(t, so.SyncAlways)
 	require.EqualValues(t, 1<<30, so.JetStreamMaxStore)
 	require.Equal(t, 7, so.JetStreamLimits.DefaultMaxConsumers)
+	require.Equal(t, 700, so.JetStreamLimits.MaxBatchSize)
 	require.Equal(t, 8222, so.HTTPPort)
 	require.Equal(t, dir, so.StoreDir)
 
@@ -60,6 +62,7 @@ func TestBuild_ConfigFile(t *testing.T) {
 	require.True(t, so.SyncAlways)
 	require.EqualValues(t, 8<<20, so.MaxPayload)
 	require.Equal(t, -1, so.JetStreamLimits.DefaultMaxConsumers)
+	require.Equal(t, DefaultBatchMessages, so.JetStreamLimits.MaxBatchSize)
 
 	so, err = with(`jetstream { sync_interval: always }`, Options{SyncInterval: time.Minute})
 	require.NoError(t, err)

@@ -17,6 +17,8 @@ type Server struct {
 	ns   *server.Server
 	url  string
 	addr net.Addr
+
+	batchMessages int
 }
 
 // Start starts the server and returns when clients can connect; that includes
@@ -58,7 +60,10 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		}
 		return nil, fmt.Errorf("start NATS server: %w", err)
 	}
-	return &Server{ns: ns, url: clientURL(so.Host, ns.Addr(), so.TLSConfig != nil), addr: ns.Addr()}, nil
+	return &Server{
+		ns: ns, url: clientURL(so.Host, ns.Addr(), so.TLSConfig != nil), addr: ns.Addr(),
+		batchMessages: so.JetStreamLimits.MaxBatchSize,
+	}, nil
 }
 
 // run starts ns and waits until it is ready, has failed, or ctx has ended.
@@ -112,6 +117,9 @@ func checkDir(dir string) error {
 // ClientURL returns the URL at which clients on this machine reach the server,
 // without credentials.
 func (s *Server) ClientURL() string { return s.url }
+
+// BatchMessages returns the most messages that the server takes as one atomic batch.
+func (s *Server) BatchMessages() int { return s.batchMessages }
 
 // Addr returns the address that the server listens on; the port is the one that
 // was picked if none was given. It stays the same after [Server.Shutdown].

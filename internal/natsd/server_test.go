@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/skaldbus/skald/internal/natsd"
+	"github.com/skaldbus/skald/internal/skaldtest"
 )
 
 func start(t *testing.T, o natsd.Options) *natsd.Server {
@@ -43,7 +44,7 @@ func streams(t *testing.T, nc *nats.Conn) jetstream.JetStream {
 func TestServer_Restart(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "made", "by", "the server")
-	s := start(t, natsd.Options{Dir: dir})
+	s := start(t, natsd.Options{Dir: dir, Listen: skaldtest.FreeAddress(t)})
 	nc, err := nats.Connect(s.ClientURL())
 	require.NoError(t, err)
 	defer nc.Close()

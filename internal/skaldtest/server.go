@@ -26,8 +26,8 @@ func Server(t testing.TB) *natsd.Server {
 }
 
 // ServerWith starts a server with options, of which Dir, Listen and Logger are
-// completed. SyncInterval 0 syncs always. For a restart, give the same Dir, and
-// the address of the stopped server as Listen.
+// completed. SyncInterval 0 syncs always. For a restart, give the same Dir, and an
+// address of [FreeAddress] as Listen both times.
 func ServerWith(t testing.TB, o natsd.Options) *natsd.Server {
 	t.Helper()
 	if o.Dir == "" {

@@ -36,13 +36,12 @@ func TestPublish(t *testing.T) {
 // A server with the directory and the address of one before goes on with both.
 func TestServerWith_Restart(t *testing.T) {
 	t.Parallel()
-	o := natsd.Options{Dir: t.TempDir()}
+	o := natsd.Options{Dir: t.TempDir(), Listen: skaldtest.FreeAddress(t)}
 	s := skaldtest.ServerWith(t, o)
 	nc, js := skaldtest.Connect(t, s)
 	epoch := skaldtest.Streams(t, js).Epoch
 	s.Shutdown()
 	skaldtest.Eventually(t, skaldtest.Timeout, nc.IsReconnecting)
-	o.Listen = s.Addr().String()
 	skaldtest.ServerWith(t, o)
 	skaldtest.Eventually(t, skaldtest.Timeout, nc.IsConnected)
 	skaldtest.EventuallyWith(t, skaldtest.Timeout, func(c *assert.CollectT) {
