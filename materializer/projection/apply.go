@@ -59,7 +59,7 @@ func (s *State) Apply(m Message, known *KnownID) Result {
 	byID := m.Identity.Publisher == "" && m.Identity.EventID != ""
 	if byID {
 		r.Hash = hashOf(m.Class, body)
-		if known != nil && known.Hash == r.Hash {
+		if known != nil && (known.Hash == r.Hash || known.Hash == Hash{}) {
 			r.Outcome = Duplicate
 			return r
 		}

@@ -3,6 +3,7 @@ package projection
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/skaldbus/skald/bus"
 )
@@ -48,6 +49,7 @@ func (s *State) AppendPublishers(dst []byte) []byte {
 		dst = binary.AppendUvarint(dst, b.Count)
 		// Ascending numbers as distances are mostly one byte each.
 		dst = binary.AppendUvarint(dst, uint64(len(b.Hashes)))
+		dst = slices.Grow(dst, len(b.Hashes)*(1+len(Hash{})))
 		last := uint64(0)
 		for _, h := range b.Hashes {
 			dst = binary.AppendUvarint(dst, h.Count-last)

@@ -16,7 +16,7 @@ func (s *State) control(m *Message, body []byte, r *Result) {
 	}
 	if c.Op == bus.OpForget {
 		*s = State{Forgotten: true, Changed: PartAll}
-		r.Outcome, r.Forget = Applied, true
+		r.Outcome, r.Forget, r.Erase = Applied, true, c.Secure
 		return
 	}
 	s.resync(m, c.At, r)

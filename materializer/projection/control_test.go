@@ -90,6 +90,15 @@ func TestResync_Ahead(t *testing.T) {
 	require.Len(t, fresh.mustApply(bus.ClassProjection, j.pageAfter(6, 8)).Facts, 3)
 }
 
+// That what goes is to be overwritten is said with the forget, and changes nothing else.
+func TestForget_Secure(t *testing.T) {
+	s := newSession(t)
+	r := s.apply(bus.ClassControl, bus.Identity{}, `{"op":"forget","secure":true}`)
+	require.Equal(t, projection.Result{Outcome: projection.Applied, Forget: true, Erase: true, Hash: r.Hash}, r)
+	require.Equal(t, projection.State{Forgotten: true, Changed: projection.PartAll}, *s.state)
+	require.Equal(t, projection.Result{Outcome: projection.Dropped}, s.apply(bus.ClassControl, bus.Identity{}, `{"op":"forget","secure":true}`))
+}
+
 // Forgetting leaves a tombstone that drops whatever comes, of an unknown session too.
 func TestForget(t *testing.T) {
 	j := failing(4)

@@ -135,20 +135,32 @@ func (b *Publisher) use(n uint64, h Hash) {
 			b.Missing = append(b.Missing, Range{From: b.Count + 1, To: n - 1})
 		}
 		b.Count = n
-	} else if k, missing := b.missing(n); missing {
-		switch r := b.Missing[k]; {
-		case r.From == r.To:
-			b.Missing = slices.Delete(b.Missing, k, k+1)
-		case n == r.From:
-			b.Missing[k].From++
-		case n == r.To:
-			b.Missing[k].To--
-		default:
-			b.Missing[k].To = n - 1
+	} else {
+		b.came(n)
+	}
+	b.keep(n, h)
+}
+
+// came takes a count out of the missing ranges. Where a range would have to become two
+// and there is no room, its upper part counts as come.
+func (b *Publisher) came(n uint64) {
+	k, missing := b.missing(n)
+	if !missing {
+		return
+	}
+	switch r := b.Missing[k]; {
+	case r.From == r.To:
+		b.Missing = slices.Delete(b.Missing, k, k+1)
+	case n == r.From:
+		b.Missing[k].From++
+	case n == r.To:
+		b.Missing[k].To--
+	default:
+		b.Missing[k].To = n - 1
+		if len(b.Missing) < MaxMissingRanges {
 			b.Missing = slices.Insert(b.Missing, k+1, Range{From: n + 1, To: r.To})
 		}
 	}
-	b.keep(n, h)
 }
 
 // keep remembers the hash unless MaxCountHashes higher counts are remembered.

@@ -28,7 +28,8 @@ type Message struct {
 // it tells the same message from another one.
 type Hash [8]byte
 
-// KnownID is what is remembered of an event id that was applied within the horizon.
+// KnownID is what is remembered of an event id that was applied within the horizon. A
+// zero hash is unknown: then any message with the id is taken for the same.
 type KnownID struct{ Hash Hash }
 
 // Outcome is what became of a message.
@@ -77,6 +78,7 @@ type Result struct {
 
 	Unprojected int  // observations that moved the chain on but could not be used
 	Forget      bool // the session became a tombstone: its rows, ids, rejects and held pages go
+	Erase       bool // with Forget: what goes is overwritten
 }
 
 // Fact is an event that has no number yet.
