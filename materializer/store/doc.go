@@ -29,19 +29,25 @@
 // reader sees its rows. The rows themselves go in small steps, [Store.NextRemovals]
 // and [Store.Removed], which delete them from EVENTS first; they are their own work
 // list, so the job survives restarts. [Store.PruneStep] deletes rows below
-// oldest_seq, [Store.SweepIDs] event ids beyond their horizon.
+// oldest_seq, [Store.SweepIDs] event ids beyond their horizon. All that leaves the file
+// is overwritten in it. Of a session that was forgotten with the wish to overwrite it
+// the log may hold more, and so may other places: [Store.CutErased] cuts the one,
+// [Reader.Erasures] lists it until the others are done.
 //
 // # What stands where
 //
-//   - schema.sql, migrate.go: the tables, and how an older file becomes a newer one.
-//   - open.go, dsn.go, pool.go, filesystem.go: opening files. wal.go: the log's size.
+//   - schema.sql and those with a number, migrate.go: the tables, and how an older file becomes a newer one.
+//   - open.go, dsn.go, pool.go, collect.go, raw.go, filesystem.go: opening files and running
+//     statements. wal.go: the log's size.
 //   - write.go: the commit. write_session.go, cache.go: its part of sessions.
 //     position.go, ids.go, known.go, held.go, rejects.go: the other parts, written
-//     and read.
-//   - removal.go, prune.go: what leaves.
+//     and read. goback.go: an INGEST that was set back or made anew.
+//   - removal.go, prune.go, erase.go: what leaves.
+//   - replica.go: the store's own id, and whether it was restored. snapshot.go, take.go: the store without its
+//     events as a file, and bringing such a file into a store that has the events.
 //   - reader.go, frozen.go: snapshots. page.go, rows.go, session.go, status.go: what is read.
 //   - queries.go, queries_write.go: the texts of all statements, whose plans a test
-//     asserts.
+//     asserts. queries_snapshot.go: those that run once, over whole tables.
 //   - errors.go: what can go wrong, and what it means.
 //
 // # Permissions

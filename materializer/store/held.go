@@ -55,21 +55,12 @@ func holdPage(ctx context.Context, t *tx, pk int64, h *HeldWrite) (int64, error)
 // readHeld returns the session's held pages by first ordinal.
 func readHeld(ctx context.Context, t *tx, pk int64) ([]projection.HeldPage, error) {
 	rows, err := t.query(ctx, sqlHeld, pk)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var pages []projection.HeldPage
-	for rows.Next() {
-		var p projection.HeldPage
+	return collect(rows, err, func(row scanner) (p projection.HeldPage, err error) {
 		var first, last, seq int64
 		var digest []byte
-		if err := rows.Scan(&first, &digest, &last, &seq, &p.Time, &p.Body); err != nil {
-			return nil, err
-		}
+		err = row.Scan(&first, &digest, &last, &seq, &p.Time, &p.Body)
 		p.First, p.LastOrdinal, p.Seq = uint64(first), uint64(last), uint64(seq)
 		copy(p.Last[:], digest)
-		pages = append(pages, p)
-	}
-	return pages, rows.Err()
+		return p, err
+	})
 }

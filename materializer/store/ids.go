@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 
@@ -20,18 +21,30 @@ type ID struct {
 }
 
 func (w *commit) rememberIDs(ctx context.Context, t *tx) error {
+	type kept struct {
+		id      *ID
+		session int64
+	}
+	keep := make([]kept, 0, len(w.IDs))
 	for i := range w.IDs {
-		id := &w.IDs[i]
-		row, err := w.anySession(ctx, t, id.Key)
+		row, err := w.anySession(ctx, t, w.IDs[i].Key)
 		if err != nil {
 			return fmt.Errorf("remember event id: %w", err)
 		}
-		if row.forgotten {
-			continue
+		if !row.forgotten {
+			keep = append(keep, kept{&w.IDs[i], row.pk})
 		}
-		if _, err := t.exec(ctx, sqlRememberID, id.EventID, row.pk, id.Hash[:], id.AppliedTime, int64(id.IngestSeq)); err != nil {
-			return fmt.Errorf("remember event id: %w", err)
-		}
+	}
+	err := t.execEach(ctx, sqlRememberID, 5, len(keep), func(i int, v []driver.NamedValue) {
+		id := keep[i].id
+		v[0].Value = id.EventID
+		v[1].Value = keep[i].session
+		v[2].Value = id.Hash[:]
+		v[3].Value = id.AppliedTime
+		v[4].Value = int64(id.IngestSeq)
+	})
+	if err != nil {
+		return fmt.Errorf("remember event ids: %w", err)
 	}
 	return nil
 }

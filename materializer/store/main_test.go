@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/skaldbus/skald/internal/skaldtest"
 )
 
 // TestMain runs the tests, or plays another process in one of them.
@@ -12,5 +12,5 @@ func TestMain(m *testing.M) {
 	if mode := os.Getenv(childMode); mode != "" {
 		os.Exit(playChild(mode, os.Getenv(childPath)))
 	}
-	goleak.VerifyTestMain(m)
+	skaldtest.VerifyLeaks(m)
 }

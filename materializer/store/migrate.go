@@ -15,9 +15,25 @@ const applicationID = 0x736B6C64
 //go:embed schema.sql
 var schema1 string
 
+// schema2 adds going back in INGEST, and entries that are discarded but known.
+//
+//go:embed schema2.sql
+var schema2 string
+
+// schema3 gives the store an id of its own.
+//
+//go:embed schema3.sql
+var schema3 string
+
+// schema4 adds forgotten sessions whose bytes are overwritten and a list of all tombstones, and
+// marks a store that came out of a backup.
+//
+//go:embed schema4.sql
+var schema4 string
+
 // migrations returns the scripts by which a schema becomes the next one; the first
 // makes schema 1 out of an empty file. Scripts that were released never change.
-func migrations() []string { return []string{schema1} }
+func migrations() []string { return []string{schema1, schema2, schema3, schema4} }
 
 // schemaVersion is the schema that this program reads and writes.
 func schemaVersion() int { return len(migrations()) }

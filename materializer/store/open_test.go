@@ -116,7 +116,7 @@ func TestOpen_RefusesOtherFiles(t *testing.T) {
 		{text, store.ErrNotDatabase, nil},
 		{short, store.ErrNotDatabase, nil},
 		{foreign, store.ErrNotDatabase, []string{"application id 0x0"}},
-		{newer, store.ErrNewer, []string{"99", "1", "upgrade"}},
+		{newer, store.ErrNewer, []string{"99", "4", "upgrade"}},
 		{dir, store.ErrNotDatabase, []string{"regular file"}},
 	} {
 		before := contents(t, c.path)
@@ -147,7 +147,7 @@ func TestOpenReader_OlderSchema(t *testing.T) {
 	change(t, path, "PRAGMA user_version = 0")
 	_, err := store.OpenReader(path)
 	require.ErrorIs(t, err, store.ErrNoStore)
-	require.ErrorContains(t, err, "its schema is 0, this program reads 1")
+	require.ErrorContains(t, err, "its schema is 0, this program reads 4")
 }
 
 // A file that a crash left empty is made a store; readers see none until then.

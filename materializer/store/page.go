@@ -33,7 +33,10 @@ type PageQuery struct {
 	Session   string      // of whichever workspace, if Workspace is empty
 	Workspace string
 	Type      string
-	MaxBytes  int // of the page as AppendJSON writes it; 0 or above it MaxPageBytes
+	// Within keeps the answer to these workspaces, none of them twice; what lies
+	// elsewhere is as if it were not known. Nil is no bound, an empty list matches nothing.
+	Within   []string
+	MaxBytes int // of the page as AppendJSON writes it; 0 or above it MaxPageBytes
 
 	examine int // the reader's
 }
@@ -123,9 +126,17 @@ func readPage(ctx context.Context, t *tx, q *PageQuery) (Page, error) {
 	if f.several {
 		examine = min(examine, maxSorted)
 	}
-	args := []any{int64(after), examine, q.Limit, q.Type, f.value}
-	if p.Events, err = readEvents(ctx, t, q.MaxBytes, f.rows, args); err != nil {
-		return Page{}, err
+	args := []any{int64(after), examine, q.Limit, q.Type, f.value, f.scope}
+	full := false
+	if f.rows == sqlPageOfWorkspace {
+		if p.Events, full, err = readDense(ctx, t, q, args); err != nil {
+			return Page{}, err
+		}
+	}
+	if !full {
+		if p.Events, _, err = readEvents(ctx, t, q, f.rows, args); err != nil {
+			return Page{}, err
+		}
 	}
 	switch {
 	case len(p.Events) > 0:
@@ -134,6 +145,25 @@ func readPage(ctx context.Context, t *tx, q *PageQuery) (Page, error) {
 		err = lastExamined(ctx, t, f.end, args, &p.NextAfter)
 	}
 	return p, err
+}
+
+// Head is where the table's numbers begin and end.
+type Head struct {
+	Latest uint64 // the last number that the store has passed
+	Oldest uint64 // the lowest number that was not pruned
+	Epoch  string
+}
+
+// Follows returns the table's head if rows after the cursor can be read, or c is nil;
+// else the error is a *[CursorError].
+func (r *Reader) Follows(ctx context.Context, c *bus.Cursor) (Head, error) {
+	return view(ctx, r, "read head", func(ctx context.Context, t *tx) (Head, error) {
+		h, err := readHead(ctx, t)
+		if err == nil && c != nil {
+			err = h.follows(*c)
+		}
+		return Head{Latest: h.EventsSeq, Oldest: h.oldest, Epoch: h.Epoch}, err
+	})
 }
 
 // follows returns a CursorError if the cursor can not be followed.
@@ -156,15 +186,19 @@ func (h *head) follows(c bus.Cursor) error {
 type filter struct {
 	rows, end string // the rows; the last number that the first looks at
 	value     any    // what the texts compare with
+	scope     any    // the workspaces beside it, for texts that take them
 	hidden    bool   // rows that no reader sees may lie between
 	several   bool   // rows of several sessions are sorted
 	nothing   bool   // nothing can match
 }
 
 func (q *PageQuery) filter(ctx context.Context, t *tx) (f filter, err error) {
+	workspace, scope, ok := within(q.Within, q.Workspace)
 	switch {
-	case q.Session != "" && q.Workspace != "":
-		row, err := findSession(ctx, t, bus.Key{Workspace: q.Workspace, Session: q.Session})
+	case !ok:
+		return filter{nothing: true}, nil
+	case q.Session != "" && workspace != "":
+		row, err := findSession(ctx, t, bus.Key{Workspace: workspace, Session: q.Session})
 		if errors.Is(err, sql.ErrNoRows) || err == nil && row.forgotten {
 			return filter{nothing: true}, nil
 		}
@@ -175,13 +209,23 @@ func (q *PageQuery) filter(ctx context.Context, t *tx) (f filter, err error) {
 		if q.Type != "" {
 			f.rows = sqlTypedPageOfSession
 		}
+	case q.Session != "" && scope != nil:
+		f = filter{rows: sqlPageOfIDInScope, end: sqlEndOfIDInScope, value: q.Session, scope: scope, several: true}
+		if q.Type != "" {
+			f.rows = sqlTypedPageOfIDInScope
+		}
 	case q.Session != "":
 		f = filter{rows: sqlPageOfID, end: sqlEndOfID, value: q.Session, several: true}
 		if q.Type != "" {
 			f.rows = sqlTypedPageOfID
 		}
-	case q.Workspace != "":
-		f = filter{rows: sqlPageOfWorkspace, end: sqlEndOfWorkspace, value: q.Workspace, several: true}
+	case scope != nil:
+		f = filter{rows: sqlPageOfScope, end: sqlEndOfScope, value: scope, several: true}
+		if q.Type != "" {
+			f.rows = sqlTypedPageOfScope
+		}
+	case workspace != "":
+		f = filter{rows: sqlPageOfWorkspace, end: sqlEndOfWorkspace, value: workspace, several: true}
 		if q.Type != "" {
 			f.rows = sqlTypedPageOfWorkspace
 		}
@@ -194,31 +238,31 @@ func (q *PageQuery) filter(ctx context.Context, t *tx) (f filter, err error) {
 	return f, nil
 }
 
-// readEvents returns the rows until the page is full in bytes; one always fits.
-func readEvents(ctx context.Context, t *tx, maxBytes int, text string, args []any) ([]bus.Event, error) {
+// readEvents returns the rows until the page is full, in bytes, of which one row always
+// fits, or in rows.
+func readEvents(ctx context.Context, t *tx, q *PageQuery, text string, args []any) (events []bus.Event, full bool, err error) {
 	rows, err := t.query(ctx, text, args...)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer rows.Close()
-	var events []bus.Event
 	var wire []byte // of one event, to know its size
-	left := maxBytes - envelopeBytes
+	left := q.MaxBytes - envelopeBytes
 	for rows.Next() {
 		var e bus.Event
 		var seq, stored int64
 		if err := rows.Scan(&seq, &e.Workspace, &e.Session, &e.Type, &e.RecordedAt, &stored, &e.Data); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		e.Seq, e.StoredAt = uint64(seq), stored/1e6
 		wire = e.AppendJSON(wire[:0])
 		left -= len(wire) + len(",")
 		if left < 0 && len(events) > 0 {
-			break
+			return events, true, nil
 		}
 		events = append(events, e)
 	}
-	return events, rows.Err()
+	return events, len(events) == q.Limit, rows.Err()
 }
 
 // lastExamined sets last to the number at which a page without rows stopped looking,

@@ -69,13 +69,15 @@ func checkPlan(t *testing.T, name, line string) {
 		// The lists that go through a whole table in its order stop at their limit.
 		ordered := map[string]string{
 			"sqlOldestPayload": "SCAN rejects USING INDEX rejects_kept", "sqlDropMarks": "SCAN marks",
+			"sqlIrregular": "SCAN rejects USING INDEX rejects_irregular",
 		}
 		require.Equal(t, ordered[name], line, name)
 	case strings.Contains(line, "TEMP B-TREE"):
 		// The lowest numbers of several sessions.
 		several := []string{
 			"sqlPageOfID", "sqlTypedPageOfID", "sqlPageOfWorkspace", "sqlTypedPageOfWorkspace", "sqlEndOfID", "sqlEndOfWorkspace",
-			"sqlRejectsOfWorkspace", "sqlRejectsOfID", "sqlRejectsOfSession",
+			"sqlPageOfScope", "sqlTypedPageOfScope", "sqlEndOfScope", "sqlPageOfIDInScope", "sqlTypedPageOfIDInScope", "sqlEndOfIDInScope",
+			"sqlSessionsOfScope", "sqlRejectsOfWorkspace", "sqlRejectsOfID", "sqlRejectsOfSession",
 		}
 		require.Contains(t, several, name)
 		require.Equal(t, "USE TEMP B-TREE FOR ORDER BY", strings.TrimSpace(line), name)
@@ -89,7 +91,7 @@ func plan(t *testing.T, db *sql.DB, text string) (lines []string) {
 	if strings.HasPrefix(text, "PRAGMA") {
 		return nil
 	}
-	args := make([]any, 18) // more than any text has
+	args := make([]any, 19) // more than any text has
 	for i := range args {
 		args[i] = 1
 	}

@@ -14,15 +14,21 @@ import (
 type pool struct {
 	db    *sql.DB
 	stmts map[string]*sql.Stmt // by text
+	raw   rawStmts             // of the one connection of the writer's pool
 }
 
 // openPool opens no connection yet.
 func openPool(path, params string, connections int) (*pool, error) {
-	// Both switches are process-wide and have to be set before the first file is
+	// The switches are process-wide and have to be set before the first file is
 	// opened. Without OFD locks, anything in this process that opens and closes the
-	// file drops SQLite's locks on it; where there are none, we do without.
+	// file drops SQLite's locks on it; where there are none, we do without. A commit
+	// needs the data and the size of the log on disk, as fdatasync has them; fsync writes
+	// the file's times too, through the file system's journal.
 	if _, err := sqlite.OFDLocking(true); err != nil && !errors.Is(err, sqlite.ErrOFDLockingUnavailable) {
 		return nil, fmt.Errorf("choose file locks: %w", err)
+	}
+	if _, err := sqlite.Fdatasync(true); err != nil && !errors.Is(err, sqlite.ErrFdatasyncUnavailable) {
+		return nil, fmt.Errorf("choose how to sync: %w", err)
 	}
 	sqlite.StrictPragmas(true)
 	db, err := sql.Open("sqlite", dsn(path, params))
@@ -48,7 +54,7 @@ func (p *pool) prepare(ctx context.Context, texts []string) error {
 }
 
 func (p *pool) close() error {
-	var errs []error
+	errs := []error{p.raw.close()}
 	for _, s := range p.stmts {
 		errs = append(errs, s.Close())
 	}
@@ -58,17 +64,35 @@ func (p *pool) close() error {
 // tx is one transaction on a connection of a pool.
 type tx struct {
 	*sql.Tx
+	conn *sql.Conn
 	pool *pool
 	used map[string]*sql.Stmt // bound to the transaction, by text
 }
 
 // begin starts a transaction, immediate in the writer's pool.
 func (p *pool) begin(ctx context.Context, readOnly bool) (*tx, error) {
-	t, err := p.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: readOnly})
+	conn, err := p.db.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &tx{Tx: t, pool: p, used: map[string]*sql.Stmt{}}, nil
+	t, err := conn.BeginTx(ctx, &sql.TxOptions{ReadOnly: readOnly})
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return &tx{Tx: t, conn: conn, pool: p, used: map[string]*sql.Stmt{}}, nil
+}
+
+// Commit ends the transaction and gives its connection back.
+func (t *tx) Commit() error {
+	err := t.Tx.Commit()
+	t.conn.Close()
+	return err
+}
+
+// Rollback does too; after Commit it does nothing.
+func (t *tx) Rollback() {
+	t.Tx.Rollback()
+	t.conn.Close()
 }
 
 // stmt returns the prepared statement of the text. A text that was not prepared

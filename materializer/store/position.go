@@ -16,13 +16,18 @@ type Bus struct {
 	IngestID string // of the INGEST stream that the position counts in
 }
 
-// Position is how far a store has read. The zero value is the beginning.
+// Position is how far a store has read. The zero value is the beginning. If IngestTime is
+// 0 it is not known which message stands at IngestSeq: everything up to it was passed.
 type Position struct {
 	IngestSeq   uint64          // the last message of INGEST that was read; 0 if none
 	IngestTime  int64           // its stored time, ns since 1970
 	IngestHash  projection.Hash // its hash
 	EventsSeq   uint64          // the last number of EVENTS that was passed: readers' latest_seq
 	HighestTime int64           // the highest stored time of INGEST applied so far, ns since 1970
+	// Since is the stored time of the first message that was new since reading began, or
+	// since the store went back last, ns since 1970; 0 if none was. It begins the stretch
+	// that is left when the store goes back again.
+	Since int64
 }
 
 // Counters count messages by what became of them, since the store was made.
@@ -47,12 +52,14 @@ type head struct {
 	rejectBytes int64
 }
 
-func readHead(ctx context.Context, t *tx) (h head, err error) {
+func readHead(ctx context.Context, t *tx) (head, error) { return scanHead(t.row(ctx, sqlHead)) }
+
+func scanHead(row scanner) (h head, err error) {
 	var hash []byte
 	var ingest, events, oldest int64
-	err = t.row(ctx, sqlHead).Scan(&h.Epoch, &h.IngestID, &ingest, &h.IngestTime, &hash, &h.HighestTime, &events, &oldest,
+	err = row.Scan(&h.Epoch, &h.IngestID, &ingest, &h.IngestTime, &hash, &h.HighestTime, &events, &oldest,
 		&h.Applied, &h.Duplicates, &h.Dropped, &h.Unprojected, &h.Foreign, &h.Holes,
-		&h.sessions, &h.held, &h.rejects, &h.rejectBytes)
+		&h.sessions, &h.held, &h.rejects, &h.rejectBytes, &h.Since)
 	h.IngestSeq, h.EventsSeq, h.oldest = uint64(ingest), uint64(events), uint64(oldest)
 	copy(h.IngestHash[:], hash)
 	return h, err
@@ -61,7 +68,7 @@ func readHead(ctx context.Context, t *tx) (h head, err error) {
 func (h *head) write(ctx context.Context, t *tx) error {
 	_, err := t.exec(ctx, sqlSaveHead, h.Epoch, h.IngestID, int64(h.IngestSeq), h.IngestTime, h.IngestHash[:], h.HighestTime, int64(h.EventsSeq), int64(h.oldest),
 		h.Applied, h.Duplicates, h.Dropped, h.Unprojected, h.Foreign, h.Holes,
-		h.sessions, h.held, h.rejects, h.rejectBytes)
+		h.sessions, h.held, h.rejects, h.rejectBytes, h.Since)
 	return err
 }
 
@@ -83,8 +90,8 @@ func (s *Store) Bus(ctx context.Context) (Bus, error) {
 }
 
 // Adopt makes the store one of the bus, durably. It is called once for a new store;
-// later calls with the same epoch do nothing, or take on another INGEST id, which an
-// INGEST that was made anew has. Returns [bus.ErrOtherBus] if the store belongs to a
+// later calls with the same epoch do nothing. Another INGEST id is taken on by
+// [Store.GoBack] alone, together with the position in that INGEST. Returns [bus.ErrOtherBus] if the store belongs to a
 // bus with another epoch.
 func (s *Store) Adopt(ctx context.Context, b Bus) error {
 	if b.Epoch == "" || b.IngestID == "" {
@@ -93,7 +100,7 @@ func (s *Store) Adopt(ctx context.Context, b Bus) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.head.Bus == b:
+	case s.head.Epoch == b.Epoch:
 		return nil
 	case s.head.Epoch != "" && s.head.Epoch != b.Epoch:
 		return fmt.Errorf("adopt bus: %w: the store's epoch is %s, not %s", bus.ErrOtherBus, s.head.Epoch, b.Epoch)
@@ -138,24 +145,9 @@ type Mark struct {
 func (r *Reader) Marks(ctx context.Context, below uint64, limit int) ([]Mark, error) {
 	return view(ctx, r, "read marks", func(ctx context.Context, t *tx) ([]Mark, error) {
 		rows, err := t.query(ctx, sqlMarks, int64(min(below, bus.MaxSeq)), max(limit, 0))
-		if err != nil {
-			return nil, err
-		}
-		defer rows.Close()
-		var marks []Mark
-		for rows.Next() {
-			m, err := scanMark(rows)
-			if err != nil {
-				return nil, err
-			}
-			marks = append(marks, m)
-		}
-		return marks, rows.Err()
+		return collect(rows, err, scanMark)
 	})
 }
-
-// scanner is one row of a result.
-type scanner interface{ Scan(dest ...any) error }
 
 func scanMark(row scanner) (m Mark, err error) {
 	var seq int64
@@ -188,7 +180,7 @@ func (w *commit) markPosition(ctx context.Context, t *tx) error {
 			return err
 		}
 	}
-	if p.IngestSeq == w.mark.Seq || w.mark.Seq != 0 && p.IngestTime-w.mark.Time < markEvery {
+	if p.IngestTime == 0 || p.IngestSeq == w.mark.Seq || w.mark.Seq != 0 && p.IngestTime-w.mark.Time < markEvery {
 		return nil
 	}
 	w.mark = Mark{Seq: p.IngestSeq, Time: p.IngestTime, Hash: p.IngestHash}

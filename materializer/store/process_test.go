@@ -322,3 +322,54 @@ func TestOpen_NamesMissingPermission(t *testing.T) {
 	require.NoError(t, os.Chmod(path, 0o644))
 	require.Len(t, walk(t, openAt(t, path).Reader(), store.PageQuery{}), 1)
 }
+
+// A service loses the right to write its files and their directory while it runs. It has
+// them open, so what it acknowledges is kept; its next start is refused and says why; and
+// when the right is back nothing is missing.
+func TestCommit_PermissionLost(t *testing.T) {
+	dir := shared(t)
+	if os.Getuid() == 0 {
+		require.NoError(t, os.Chmod(dir, 0o777)) // the child is another user
+	}
+	path := filepath.Join(dir, "skald.db")
+	w := start(t, true, "write", path)
+	require.Equal(t, "opened", w.line(t))
+	number := func(line string) int {
+		t.Helper()
+		n, err := strconv.Atoi(line)
+		require.NoError(t, err, line)
+		return n
+	}
+	for number(w.line(t)) < 10 {
+	}
+	modes := map[string]os.FileMode{dir: 0o555, path: 0o444, path + "-wal": 0o444, path + "-shm": 0o444}
+	for name, mode := range modes {
+		require.NoError(t, os.Chmod(name, mode))
+	}
+	t.Cleanup(func() { os.Chmod(dir, 0o755) })
+	acknowledged := 0
+	for acknowledged < 200 {
+		acknowledged = number(w.line(t))
+	}
+	require.NoError(t, w.cmd.Process.Kill())
+	for w.out.Scan() {
+		acknowledged = number(w.out.Text())
+	}
+	w.cmd.Wait()
+
+	c := start(t, true, "open", path)
+	require.Contains(t, c.line(t), store.ErrReadOnly.Error())
+	for name := range modes {
+		require.NoError(t, os.Chmod(name, 0o777))
+	}
+	c = start(t, true, "open", path)
+	require.Equal(t, "opened", c.line(t))
+	require.NoError(t, c.cmd.Wait())
+	r, err := store.OpenReader(path)
+	require.NoError(t, err)
+	defer r.Close()
+	n, err := count(t.Context(), r)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, n, acknowledged)
+	require.LessOrEqual(t, n, acknowledged+1)
+}

@@ -203,6 +203,7 @@ func TestPages_EqualList(t *testing.T) {
 			gone = append(gone, it.Seq)
 		}
 		require.NoError(t, s.Removed(t.Context(), gone))
+		endRemovals(t, s)
 		st, err := s.Reader().Status(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, st.Removals)

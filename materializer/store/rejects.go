@@ -19,6 +19,10 @@ const MaxRejectBytes = 256 << 20
 type RejectWrite struct {
 	Key     *bus.Key // nil if the subject names no session
 	Subject string
+	// Once is set if the same entry may have been left before: then none is left if
+	// there is one of the same message (sequence and stored time) and reason, be it
+	// discarded.
+	Once bool
 	projection.Reject
 }
 
@@ -48,6 +52,12 @@ func (w *commit) leaveRejects(ctx context.Context, t *tx) error {
 }
 
 func (w *commit) leaveReject(ctx context.Context, t *tx, r *RejectWrite) error {
+	if r.Once {
+		var there bool
+		if err := t.row(ctx, sqlKnownReject, int64(r.Seq), r.Time, string(r.Reason)).Scan(&there); err != nil || there {
+			return err
+		}
+	}
 	var pk, publisher, count, eventID any // NULL where there is none
 	if r.Key != nil {
 		row, err := w.anySession(ctx, t, *r.Key)
@@ -92,32 +102,26 @@ func (w *commit) shrinkRejects(ctx context.Context, t *tx) error {
 	return nil
 }
 
-// DiscardReject deletes the entry, which the operator has dealt with. Returns
-// [bus.ErrNotFound] if there is none of this id.
-func (s *Store) DiscardReject(ctx context.Context, id int64) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	h := s.head
-	err := s.write(ctx, "discard reject", func(ctx context.Context, t *tx) error {
-		var size int64
-		err := t.row(ctx, sqlRejectSize, id).Scan(&size)
-		if errors.Is(err, sql.ErrNoRows) {
-			return fmt.Errorf("reject %d: %w", id, bus.ErrNotFound)
+// discardRejects takes entries from the lists, which an operator has dealt with, and
+// deletes their payloads. That acknowledges an irregularity of INGEST, too. Which message
+// was rejected, and why, stays known to [Reader.RejectOf]: a discarded message was not
+// applied. An entry that this store does not have, or has discarded, is passed.
+func (w *commit) discardRejects(ctx context.Context, t *tx) error {
+	for _, e := range w.Discards {
+		var n, size int64
+		if err := t.row(ctx, sqlDiscardSize, int64(e.Seq), e.Time, string(e.Reason)).Scan(&n, &size); err != nil {
+			return fmt.Errorf("look for reject of message %d: %w", e.Seq, err)
 		}
-		if err != nil {
-			return err
+		if n == 0 {
+			continue
 		}
-		if _, err := t.exec(ctx, sqlDiscardReject, id); err != nil {
-			return err
+		if _, err := t.exec(ctx, sqlDiscardReject, int64(e.Seq), e.Time, string(e.Reason)); err != nil {
+			return fmt.Errorf("discard reject of message %d: %w", e.Seq, err)
 		}
-		h.rejects--
-		h.rejectBytes -= size
-		return h.write(ctx, t)
-	})
-	if err == nil {
-		s.head = h
+		w.head.rejects -= n
+		w.head.rejectBytes -= size
 	}
-	return err
+	return nil
 }
 
 // RejectsQuery asks for rejects by ascending id. Filters are exact, and apply
@@ -146,23 +150,18 @@ func (r *Reader) Rejects(ctx context.Context, q RejectsQuery) ([]Reject, error) 
 	}
 	return view(ctx, r, "read rejects", func(ctx context.Context, t *tx) ([]Reject, error) {
 		rows, err := t.query(ctx, text, args...)
-		if err != nil {
-			return nil, err
-		}
-		defer rows.Close()
-		var entries []Reject
-		for rows.Next() {
-			e, err := scanReject(rows)
+		return collect(rows, err, func(row scanner) (r Reject, err error) {
+			e, err := scanReject(row)
 			if err != nil {
-				return nil, err
+				return r, err
 			}
-			entries = append(entries, *e)
-		}
-		return entries, rows.Err()
+			return *e, nil
+		})
 	})
 }
 
-// Reject returns the entry with its payload, [bus.ErrNotFound] if there is none.
+// Reject returns the entry with its payload, [bus.ErrNotFound] if there is none, or it is
+// discarded.
 func (r *Reader) Reject(ctx context.Context, id int64) (*Reject, error) {
 	return view(ctx, r, fmt.Sprintf("read reject %d", id), func(ctx context.Context, t *tx) (*Reject, error) {
 		return oneReject(t.row(ctx, sqlReject, id))
@@ -170,14 +169,22 @@ func (r *Reader) Reject(ctx context.Context, id int64) (*Reject, error) {
 }
 
 // RejectOf returns the session's newest entry of the publisher's count, or of the event
-// id if the identity has no publisher, with its payload. Returns [bus.ErrNotFound] if
-// there is none.
+// id if the identity has no publisher, with its payload if that is kept; discarded
+// entries included. Returns [bus.ErrNotFound] if there is none.
 func (r *Reader) RejectOf(ctx context.Context, key bus.Key, identity bus.Identity) (*Reject, error) {
 	return view(ctx, r, "look up reject", func(ctx context.Context, t *tx) (*Reject, error) {
 		if identity.Publisher != "" {
 			return oneReject(t.row(ctx, sqlRejectOfCount, key.Session, key.Workspace, identity.Publisher, int64(identity.Count)))
 		}
 		return oneReject(t.row(ctx, sqlRejectOfEvent, key.Session, key.Workspace, identity.EventID))
+	})
+}
+
+// FinalRejectOf is RejectOf for the entry of the message that used the count: conflicts,
+// which are of later copies, and what was ahead, an earlier try, are passed over.
+func (r *Reader) FinalRejectOf(ctx context.Context, key bus.Key, publisher string, count uint64) (*Reject, error) {
+	return view(ctx, r, "look up reject", func(ctx context.Context, t *tx) (*Reject, error) {
+		return oneReject(t.row(ctx, sqlFinalRejectOf, key.Session, key.Workspace, publisher, int64(count)))
 	})
 }
 

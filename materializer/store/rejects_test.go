@@ -35,6 +35,20 @@ func list(t *testing.T, s *store.Store, q store.RejectsQuery) []store.Reject {
 	return got
 }
 
+// refOf names the entry of this id as every store knows it.
+func refOf(t *testing.T, s *store.Store, id int64) bus.EntryRef {
+	t.Helper()
+	e, err := s.Reader().Reject(t.Context(), id)
+	require.NoError(t, err)
+	return bus.EntryRef{Seq: e.Seq, Time: e.Time, Reason: e.Reason}
+}
+
+// discard commits that the operator has dealt with the entry.
+func discard(t *testing.T, s *store.Store, id int64) {
+	t.Helper()
+	commit(t, s, &store.Commit{Position: position(t, s), Discards: []bus.EntryRef{refOf(t, s, id)}})
+}
+
 // An entry comes back whole; lists leave the payload out; an empty payload is told from
 // none.
 func TestRejects_ReadBack(t *testing.T) {
@@ -164,22 +178,85 @@ func TestRejects_Bound(t *testing.T) {
 	require.EqualValues(t, 500, status(t, s.Reader()).RejectBytes)
 }
 
-// A discarded entry is gone, and its id does not come again.
+// A discarded entry is not listed, keeps no payload and is not counted; its id does not
+// come again. What became of its message is still told.
 func TestDiscardReject(t *testing.T) {
 	s := open(t)
-	leave(t, s, reject(1, &alpha, []byte("abc"), bus.Identity{}), reject(2, &alpha, []byte("de"), bus.Identity{}))
-	require.NoError(t, s.DiscardReject(t.Context(), 2))
-	require.ErrorIs(t, s.DiscardReject(t.Context(), 2), bus.ErrNotFound)
+	leave(t, s, reject(1, &alpha, []byte("abc"), bus.Identity{}), reject(2, &alpha, []byte("de"), bus.Identity{Publisher: "p", Count: 4, EventID: "e"}))
+	ref := refOf(t, s, 2)
+	other, later, unknown := ref, ref, ref
+	other.Reason, later.Time, unknown.Seq = bus.ReasonChain, ref.Time+1, 9
+	commit(t, s, &store.Commit{Position: position(t, s), Discards: []bus.EntryRef{other, later, unknown}})
+	require.EqualValues(t, 2, status(t, s.Reader()).Rejects, "what this store does not have is passed")
+	for range 2 { // the second time there is nothing left to do
+		commit(t, s, &store.Commit{Position: position(t, s), Discards: []bus.EntryRef{ref, ref}})
+	}
 	st := status(t, s.Reader())
 	require.EqualValues(t, 1, st.Rejects)
 	require.EqualValues(t, 3, st.RejectBytes)
 	leave(t, s, reject(3, &alpha, nil, bus.Identity{}))
-	got := list(t, s, store.RejectsQuery{After: 1})
-	require.Len(t, got, 1)
-	require.EqualValues(t, 3, got[0].ID)
-	require.NoError(t, s.DiscardReject(t.Context(), 3))
-	require.NoError(t, s.DiscardReject(t.Context(), 1))
+	for _, q := range []store.RejectsQuery{{}, {Workspace: alpha.Workspace}, {Session: alpha.Session}, {Workspace: alpha.Workspace, Session: alpha.Session}} {
+		q.After = 1
+		got := list(t, s, q)
+		require.Len(t, got, 1)
+		require.EqualValues(t, 3, got[0].ID)
+	}
+	_, err := s.Reader().Reject(t.Context(), 2)
+	require.ErrorIs(t, err, bus.ErrNotFound)
+	for _, id := range []bus.Identity{{Publisher: "p", Count: 4}, {EventID: "e"}} {
+		e, err := s.Reader().RejectOf(t.Context(), alpha, id)
+		require.NoError(t, err)
+		require.Equal(t, bus.ReasonBody, e.Reason)
+		require.False(t, e.Kept)
+		require.Empty(t, e.Payload)
+		require.Equal(t, sha256.Sum256([]byte("de")), e.Hash)
+	}
+	discard(t, s, 3)
+	discard(t, s, 1)
 	st = status(t, s.Reader())
 	require.Zero(t, st.Rejects)
 	require.Zero(t, st.RejectBytes)
+
+	// A forgotten session takes only what still counts out of the numbers.
+	leave(t, s, reject(4, &alpha, []byte("x"), bus.Identity{}), reject(5, &beta, []byte("xy"), bus.Identity{}))
+	forget(t, s, alpha)
+	st = status(t, s.Reader())
+	require.EqualValues(t, 1, st.Rejects)
+	require.EqualValues(t, 2, st.RejectBytes)
+}
+
+// The entry of the message that used a count is found among those of other copies.
+func TestFinalRejectOf(t *testing.T) {
+	s := open(t)
+	id := bus.Identity{Publisher: "p", Count: 1}
+	_, err := s.Reader().FinalRejectOf(t.Context(), alpha, "p", 1)
+	require.ErrorIs(t, err, bus.ErrNotFound)
+	ahead, conflict := reject(1, &alpha, nil, id), reject(3, &alpha, []byte("y"), id)
+	ahead.Reason, conflict.Reason = bus.ReasonAhead, bus.ReasonConflict
+	leave(t, s, ahead, conflict)
+	_, err = s.Reader().FinalRejectOf(t.Context(), alpha, "p", 1)
+	require.ErrorIs(t, err, bus.ErrNotFound)
+	leave(t, s, reject(2, &alpha, []byte("x"), id), conflict)
+	e, err := s.Reader().FinalRejectOf(t.Context(), alpha, "p", 1)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, e.Seq)
+}
+
+// An entry that may have been left before is left once, also after it was discarded.
+func TestRejects_Once(t *testing.T) {
+	s := open(t)
+	again := reject(1, &alpha, []byte("abc"), bus.Identity{})
+	again.Once = true
+	leave(t, s, again)
+	leave(t, s, again)
+	require.Len(t, list(t, s, store.RejectsQuery{}), 1)
+	discard(t, s, 1)
+	leave(t, s, again)
+	require.Empty(t, list(t, s, store.RejectsQuery{}))
+	again.Time++ // another message under the same sequence
+	leave(t, s, again)
+	again.Reason = bus.ReasonChain
+	leave(t, s, again)
+	require.Len(t, list(t, s, store.RejectsQuery{}), 2)
+	require.EqualValues(t, 2, status(t, s.Reader()).Rejects)
 }

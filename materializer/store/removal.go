@@ -19,34 +19,77 @@ type RemovalItem struct {
 	Seq    uint64
 	Key    bus.Key
 	Origin bus.Origin
+	Erase  bool // the message's bytes are to be overwritten
+}
+
+// Forgotten is a forgotten session.
+type Forgotten struct {
+	bus.Key
+	Erase bool // its bytes are to be overwritten
 }
 
 // NextRemovals returns at most limit rows of forgotten sessions, one session after
-// the other, the lowest number of each first; none if nothing is left to do. The
-// caller deletes their messages from EVENTS, then calls [Store.Removed].
+// the other, the lowest number of each first; none if no such row is left. The caller
+// deletes their messages from EVENTS, then calls [Store.Removed].
 func (s *Store) NextRemovals(ctx context.Context, limit int) ([]RemovalItem, error) {
 	return view(ctx, s.reader, "read removals", func(ctx context.Context, t *tx) ([]RemovalItem, error) {
 		rows, err := t.query(ctx, sqlNextRemovals, max(limit, 0))
-		if err != nil {
-			return nil, err
-		}
-		defer rows.Close()
-		var items []RemovalItem
-		for rows.Next() {
-			var it RemovalItem
+		return collect(rows, err, func(row scanner) (it RemovalItem, err error) {
 			var seq, origin int64
-			if err := rows.Scan(&seq, &it.Key.Workspace, &it.Key.Session, &origin, &it.Origin.Time, &it.Origin.Index); err != nil {
-				return nil, err
-			}
+			err = row.Scan(&seq, &it.Key.Workspace, &it.Key.Session, &it.Erase, &origin, &it.Origin.Time, &it.Origin.Index)
 			it.Seq, it.Origin.Seq = uint64(seq), uint64(origin)
-			items = append(items, it)
-		}
-		return items, rows.Err()
+			return it, err
+		})
 	})
 }
 
-// Removed deletes the rows, whose messages are gone from EVENTS; a session with none
-// left is done. Rows that are gone already are passed, and rows of sessions that are
+// NextForgotten returns a forgotten session of which EVENTS may hold messages although
+// the table has no row of it: those whose rows were pruned before. It is asked when
+// NextRemovals has none left; ok is false if nothing is left to do. The caller looks
+// for the messages, deletes them, then calls [Store.EndRemoval].
+func (s *Store) NextForgotten(ctx context.Context) (f Forgotten, ok bool, err error) {
+	f, err = view(ctx, s.reader, "read forgotten sessions", func(ctx context.Context, t *tx) (f Forgotten, err error) {
+		return f, t.row(ctx, sqlNextForgotten).Scan(&f.Workspace, &f.Session, &f.Erase)
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		return Forgotten{}, false, nil
+	}
+	return f, err == nil, err
+}
+
+// Tombstones returns the keys of at most limit forgotten sessions after the one that next
+// of the call before stands for, 0 for the first; next is 0 at the end.
+func (r *Reader) Tombstones(ctx context.Context, after int64, limit int) (keys []bus.Key, next int64, err error) {
+	keys, err = view(ctx, r, "read forgotten sessions", func(ctx context.Context, t *tx) ([]bus.Key, error) {
+		rows, err := t.query(ctx, sqlTombstones, after, limit)
+		return collect(rows, err, func(row scanner) (k bus.Key, err error) {
+			err = row.Scan(&next, &k.Workspace, &k.Session)
+			return k, err
+		})
+	})
+	if len(keys) < limit {
+		next = 0
+	}
+	return keys, next, err
+}
+
+// RemoveAgain has the messages of a forgotten session removed from EVENTS once more. It
+// does nothing if the session was not forgotten.
+func (s *Store) RemoveAgain(ctx context.Context, key bus.Key) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.exec(ctx, "remove again", sqlRemoveAgain, key.Session, key.Workspace)
+}
+
+// EndRemoval notes that nothing of the forgotten session is left in EVENTS. It does
+// nothing if the table has rows of it again.
+func (s *Store) EndRemoval(ctx context.Context, key bus.Key) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.exec(ctx, "end removal", sqlEndRemoval, key.Session, key.Workspace)
+}
+
+// Removed deletes the rows, whose messages are gone from EVENTS. Rows that are gone already are passed, and rows of sessions that are
 // not forgotten stay. It gives space that has become free back to the file system,
 // a little at each call.
 func (s *Store) Removed(ctx context.Context, seqs []uint64) error {
@@ -70,9 +113,6 @@ func (s *Store) Removed(ctx context.Context, seqs []uint64) error {
 		}
 		for pk, n := range removed {
 			if _, err := t.exec(ctx, sqlCountRemovals, pk, -n); err != nil {
-				return err
-			}
-			if _, err := t.exec(ctx, sqlEndRemoval, pk); err != nil {
 				return err
 			}
 		}

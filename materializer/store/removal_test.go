@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +21,7 @@ func drain(t *testing.T, s *store.Store, limit int) (removed []uint64) {
 		items, err := s.NextRemovals(t.Context(), limit)
 		require.NoError(t, err)
 		if len(items) == 0 {
+			endRemovals(t, s)
 			return removed
 		}
 		require.LessOrEqual(t, len(items), limit)
@@ -30,6 +32,47 @@ func drain(t *testing.T, s *store.Store, limit int) (removed []uint64) {
 		require.NoError(t, s.Removed(t.Context(), step))
 		removed = append(removed, step...)
 	}
+}
+
+// endRemovals says of all forgotten sessions that EVENTS holds nothing of them.
+func endRemovals(t require.TestingT, s *store.Store) {
+	for {
+		f, ok, err := s.NextForgotten(context.Background())
+		require.NoError(t, err)
+		if !ok {
+			return
+		}
+		require.NoError(t, s.EndRemoval(context.Background(), f.Key))
+	}
+}
+
+// A forgotten session is pending until its messages in EVENTS are gone too, though all
+// its rows were pruned before; rows that come meanwhile keep it so.
+func TestForget_PrunedBefore(t *testing.T) {
+	s := open(t)
+	put(t, s, row(1, alpha, "error"))
+	commit(t, s, &store.Commit{Position: at(2, 1), PruneBefore: 2})
+	_, err := s.PruneStep(t.Context(), 10)
+	require.NoError(t, err)
+	_, ok, err := s.NextForgotten(t.Context())
+	require.NoError(t, err)
+	require.False(t, ok)
+	forget(t, s, alpha)
+	items, err := s.NextRemovals(t.Context(), 10)
+	require.NoError(t, err)
+	require.Empty(t, items)
+	f, ok, err := s.NextForgotten(t.Context())
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, alpha, f.Key)
+	require.EqualValues(t, 1, status(t, s.Reader()).Removals)
+
+	commit(t, s, &store.Commit{Position: at(3, 3), Rows: []store.Row{row(3, alpha, "error")}})
+	require.NoError(t, s.EndRemoval(t.Context(), alpha))
+	require.NoError(t, s.EndRemoval(t.Context(), beta), "it is none")
+	require.Empty(t, walk(t, s.Reader(), store.PageQuery{}))
+	require.Equal(t, []uint64{3}, drain(t, s, 10))
+	require.Zero(t, status(t, s.Reader()).Removals)
 }
 
 // With the commit that forgets it, a session is gone from every reader, in every form,

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/skaldbus/skald/bus"
 )
@@ -25,6 +26,14 @@ func (r *Reader) LastRow(ctx context.Context, upTo uint64) (*Row, error) {
 			return nil, err
 		}
 		return &rows[0], nil
+	})
+}
+
+// RowsOf returns the first rows, at most limit, of the session's facts that were
+// deduplicated by the source. It looks through all rows of the session.
+func (r *Reader) RowsOf(ctx context.Context, key bus.Key, source bus.Source, limit int) ([]Row, error) {
+	return view(ctx, r, "read rows of a message", func(ctx context.Context, t *tx) ([]Row, error) {
+		return readRows(ctx, t, math.MaxInt, sqlRowsOfSource, key.Session, key.Workspace, source.String(), max(limit, 0))
 	})
 }
 

@@ -61,9 +61,10 @@ func (s *storedState) decode() (*projection.State, error) {
 type SessionsQuery struct {
 	Workspace string
 	Session   string
-	After     int64 // a page's Next; 0 from the beginning
-	Limit     int   // 1 to MaxLimit; above it MaxLimit
-	MaxBytes  int   // of the page as AppendJSON writes it; 0 or above it MaxPageBytes
+	Within    []string // as in PageQuery
+	After     int64    // a page's Next; 0 from the beginning
+	Limit     int      // 1 to MaxLimit; above it MaxLimit
+	MaxBytes  int      // of the page as AppendJSON writes it; 0 or above it MaxPageBytes
 }
 
 // SessionsPage is one answer, in an order that does not change: with a session id
@@ -102,13 +103,20 @@ func (r *Reader) Sessions(ctx context.Context, q SessionsQuery) (SessionsPage, e
 	}
 	// One more than asked for tells the end from a full page.
 	text, args := sqlSessions, []any{q.After, limit + 1}
+	workspace, scope, ok := within(q.Within, q.Workspace)
 	switch {
-	case q.Session != "" && q.Workspace != "":
-		text, args = sqlSessionOfKey, append(args, q.Session, q.Workspace)
+	case !ok:
+		return SessionsPage{}, nil
+	case q.Session != "" && workspace != "":
+		text, args = sqlSessionOfKey, append(args, q.Session, workspace)
+	case q.Session != "" && scope != nil:
+		text, args = sqlSessionsOfIDInScope, append(args, q.Session, scope)
 	case q.Session != "":
 		text, args = sqlSessionsOfID, append(args, q.Session)
-	case q.Workspace != "":
-		text, args = sqlSessionsOfWorkspace, append(args, q.Workspace)
+	case scope != nil:
+		text, args = sqlSessionsOfScope, append(args, scope)
+	case workspace != "":
+		text, args = sqlSessionsOfWorkspace, append(args, workspace)
 	}
 	return view(ctx, r, "read sessions", func(ctx context.Context, t *tx) (SessionsPage, error) {
 		rows, err := t.query(ctx, text, args...)
@@ -139,10 +147,18 @@ func (r *Reader) Sessions(ctx context.Context, q SessionsQuery) (SessionsPage, e
 // may be empty if only one has a session of this id. Returns [bus.ErrNotFound] if
 // there is none, or it was forgotten, and an *[AmbiguousError] if there are several.
 func (r *Reader) Session(ctx context.Context, session, workspace string) ([]byte, error) {
+	return r.SessionWithin(ctx, session, workspace, nil)
+}
+
+// SessionWithin is Session among the workspaces of bound; elsewhere there is none.
+func (r *Reader) SessionWithin(ctx context.Context, session, workspace string, bound []string) ([]byte, error) {
 	return view(ctx, r, fmt.Sprintf("read session %q", session), func(ctx context.Context, t *tx) ([]byte, error) {
-		in := workspace
+		in, scope, ok := within(bound, workspace)
+		if !ok {
+			return nil, bus.ErrNotFound
+		}
 		if in == "" {
-			workspaces, err := workspacesOf(ctx, t, session)
+			workspaces, err := workspacesOf(ctx, t, session, scope)
 			switch {
 			case err != nil:
 				return nil, err
@@ -161,22 +177,14 @@ func (r *Reader) Session(ctx context.Context, session, workspace string) ([]byte
 	})
 }
 
-// workspacesOf returns the workspaces that have a session of this id.
-func workspacesOf(ctx context.Context, t *tx, session string) ([]string, error) {
-	rows, err := t.query(ctx, sqlWorkspacesOfID, session, MaxCandidates)
-	if err != nil {
-		return nil, err
+// workspacesOf returns the workspaces of the scope that have a session of this id.
+func workspacesOf(ctx context.Context, t *tx, session string, scope any) ([]string, error) {
+	text := sqlWorkspacesOfID
+	if scope != nil {
+		text = sqlWorkspacesOfIDInScope
 	}
-	defer rows.Close()
-	var workspaces []string
-	for rows.Next() {
-		var w string
-		if err := rows.Scan(&w); err != nil {
-			return nil, err
-		}
-		workspaces = append(workspaces, w)
-	}
-	return workspaces, rows.Err()
+	rows, err := t.query(ctx, text, session, MaxCandidates, scope)
+	return collect(rows, err, scanText)
 }
 
 // renderSession returns a row of sqlSessions or its like as readers see it.

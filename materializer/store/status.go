@@ -14,6 +14,7 @@ type Status struct {
 	Rejects     int64  // entries not discarded
 	RejectBytes int64  // of their payloads
 	Removals    int64  // rows of forgotten sessions that are still to be removed
+	Erasures    int64  // forgotten sessions whose bytes are still to be overwritten
 }
 
 // Status returns all numbers in one snapshot.
@@ -27,6 +28,10 @@ func (r *Reader) Status(ctx context.Context) (Status, error) {
 			Bus: h.Bus, Position: h.Position, Counters: h.Counters,
 			Oldest: h.oldest, Sessions: h.sessions, Held: h.held, Rejects: h.rejects, RejectBytes: h.rejectBytes,
 		}
-		return s, t.row(ctx, sqlPendingRemovals).Scan(&s.Removals)
+		if err := t.row(ctx, sqlPendingRemovals).Scan(&s.Removals); err != nil {
+			return s, err
+		}
+		var uncut int64
+		return s, t.row(ctx, sqlCountErasures).Scan(&s.Erasures, &uncut)
 	})
 }

@@ -2,8 +2,10 @@ package store
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"unsafe"
 
 	"github.com/skaldbus/skald/bus"
 )
@@ -35,6 +37,7 @@ type Commit struct {
 	Sessions []SessionWrite // one a session at most
 	IDs      []ID           // event ids to remember; an id that is known is taken anew
 	Rejects  []RejectWrite  // what the operator has to look at
+	Discards []bus.EntryRef // entries that an operator has dealt with
 	Held     []HeldWrite    // in this order
 	Counters Counters       // added to those so far
 
@@ -51,6 +54,7 @@ type commit struct {
 	head     head
 	mark     Mark
 	changes  []*sessionChange
+	ofRow    []*sessionChange // those of the rows, in their order
 	byKey    map[bus.Key]*sessionChange
 	sessions map[bus.Key]session // rows of sessions as this commit leaves them
 }
@@ -100,6 +104,14 @@ func (s *Store) write(ctx context.Context, doing string, fn func(context.Context
 	return nil
 }
 
+// exec runs one statement as a transaction of its own. The caller holds s.mu.
+func (s *Store) exec(ctx context.Context, doing, text string, args ...any) error {
+	return s.write(ctx, doing, func(ctx context.Context, t *tx) error {
+		_, err := t.exec(ctx, text, args...)
+		return err
+	})
+}
+
 // checkOrder refuses numbers by which a row could appear behind a reader's cursor.
 func (w *commit) checkOrder() error {
 	last, end := w.head.EventsSeq, w.Position.EventsSeq
@@ -117,7 +129,7 @@ func (w *commit) checkOrder() error {
 
 func (w *commit) run(ctx context.Context, t *tx) error {
 	for _, part := range []func(context.Context, *tx) error{
-		w.saveSessions, w.insertRows, w.rememberIDs, w.leaveRejects, w.holdPages, w.markPosition, w.movePosition,
+		w.saveSessions, w.insertRows, w.rememberIDs, w.leaveRejects, w.discardRejects, w.holdPages, w.markPosition, w.movePosition,
 	} {
 		if err := part(ctx, t); err != nil {
 			return err
@@ -127,18 +139,27 @@ func (w *commit) run(ctx context.Context, t *tx) error {
 }
 
 func (w *commit) insertRows(ctx context.Context, t *tx) error {
-	insert := t.stmt(ctx, sqlInsertEvent)
-	for i := range w.Rows {
+	err := t.execEach(ctx, sqlInsertEvent, 10, len(w.Rows), func(i int, v []driver.NamedValue) {
 		r := &w.Rows[i]
-		var trace any
+		v[0].Value = int64(r.Seq)
+		v[1].Value = w.ofRow[i].row.pk
+		if last, _ := v[2].Value.(string); last != r.Type || i == 0 {
+			v[2].Value = r.Type
+		}
+		v[3].Value = r.RecordedAt
+		v[4].Value = int64(r.Origin.Seq)
+		v[5].Value = r.Origin.Time
+		v[6].Value = int64(r.Origin.Index)
+		v[7].Value = r.Source.String()
+		v[8].Value = nil
 		if r.Trace != "" {
-			trace = r.Trace
+			v[8].Value = r.Trace
 		}
-		_, err := insert.ExecContext(ctx, int64(r.Seq), w.byKey[r.Key].row.pk, r.Type, r.RecordedAt,
-			int64(r.Origin.Seq), r.Origin.Time, r.Origin.Index, r.Source.String(), trace, string(r.Data))
-		if err != nil {
-			return fmt.Errorf("insert row %d: %w", r.Seq, err)
-		}
+		// The driver copies it, so that a copy in a string would be a second one.
+		v[9].Value = unsafe.String(unsafe.SliceData(r.Data), len(r.Data))
+	})
+	if err != nil {
+		return fmt.Errorf("insert rows after %d: %w", w.head.EventsSeq, err)
 	}
 	return nil
 }

@@ -20,6 +20,9 @@ type SessionWrite struct {
 	// this transaction and no reader sees its rows any more; the rest of the write
 	// is not read. Later writes to it do nothing.
 	Forget bool
+	// Erase is read with Forget: the sequence in INGEST of the message that asked for
+	// the session's bytes to be overwritten, 0 if none did.
+	Erase uint64
 
 	LastActivityAt *int64 // ms; nil leaves it
 	HeldPages      int    // how many pages are held after this commit
@@ -41,8 +44,10 @@ type sessionChange struct {
 // new sessions get ascending keys in the order in which they appeared.
 func (w *commit) group() error {
 	w.byKey = make(map[bus.Key]*sessionChange, len(w.Sessions))
+	w.ofRow = make([]*sessionChange, len(w.Rows))
 	for i := range w.Rows {
 		c := w.change(w.Rows[i].Key)
+		w.ofRow[i] = c
 		if c.rows == 0 {
 			c.first = w.Rows[i].Seq
 		}
@@ -125,7 +130,7 @@ func (w *commit) insertSession(ctx context.Context, t *tx, c *sessionChange) err
 		s = *c.write
 	}
 	if s.Forget {
-		s = SessionWrite{Forget: true}
+		s = SessionWrite{Forget: true, Erase: s.Erase}
 	}
 	c.row = session{present: !s.Forget && (s.Exists || c.rows > 0), forgotten: s.Forget}
 	first, last := c.first, c.last
@@ -133,7 +138,7 @@ func (w *commit) insertSession(ctx context.Context, t *tx, c *sessionChange) err
 		first, last = 0, 0
 	}
 	res, err := t.exec(ctx, sqlInsertSession, c.key.Workspace, c.key.Session, c.row.present, c.row.forgotten,
-		int64(first), int64(last), c.rows, s.LastActivityAt, s.HeldPages, s.View, s.Chain, s.Publishers)
+		int64(first), int64(last), c.rows, s.LastActivityAt, s.HeldPages, s.View, s.Chain, s.Publishers, int64(s.Erase))
 	if err != nil {
 		return err
 	}
@@ -190,7 +195,7 @@ func (w *commit) forget(ctx context.Context, t *tx, c *sessionChange) error {
 	if _, err := t.exec(ctx, sqlForgetRejects, c.row.pk); err != nil {
 		return err
 	}
-	if _, err := t.exec(ctx, sqlForgetSession, c.row.pk, c.rows); err != nil {
+	if _, err := t.exec(ctx, sqlForgetSession, c.row.pk, c.rows, int64(c.write.Erase)); err != nil {
 		return err
 	}
 	if c.row.present {
@@ -215,9 +220,13 @@ func (w *commit) addRemovals(ctx context.Context, t *tx, c *sessionChange) error
 	return w.queueRemoval(ctx, t, c)
 }
 
-// queueRemoval puts the tombstone into removals if it has rows.
+// queueRemoval puts the tombstone into removals, and into erasures if its bytes are to be
+// overwritten.
 func (w *commit) queueRemoval(ctx context.Context, t *tx, c *sessionChange) error {
-	_, err := t.exec(ctx, sqlQueueRemoval, c.row.pk)
+	if _, err := t.exec(ctx, sqlQueueRemoval, c.row.pk); err != nil {
+		return err
+	}
+	_, err := t.exec(ctx, sqlQueueErasure, c.row.pk)
 	return err
 }
 
