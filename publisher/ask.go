@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -22,6 +23,22 @@ const maxCountedAsked = 256
 type place struct {
 	chain  bus.ChainPosition
 	ingest uint64 // all of INGEST up to here is in it
+
+	publishers []struct {
+		ID      string      `json:"publisher"`
+		Count   uint64      `json:"count"`
+		Missing [][2]uint64 `json:"missing"`
+	}
+}
+
+// used returns which counts of a publisher the session has seen.
+func (p *place) used(publisher string) *usage {
+	for _, one := range p.publishers {
+		if one.ID == publisher {
+			return &usage{count: one.Count, missing: one.Missing}
+		}
+	}
+	return nil
 }
 
 // position asks where the session's chain stands.
@@ -30,26 +47,26 @@ func (p *Publisher) position(ctx context.Context, k bus.Key) (place, error) {
 	if err != nil {
 		return place{}, fmt.Errorf("ask for the position: %w", err)
 	}
-	var answer struct {
-		Frontier frontier `json:"frontier"`
-		Ingest   uint64   `json:"ingest_position"`
-	}
+	var at place
+	answer := struct {
+		Frontier   frontier `json:"frontier"`
+		Ingest     *uint64  `json:"ingest_position"`
+		Publishers any      `json:"publishers"`
+	}{Ingest: &at.ingest, Publishers: &at.publishers}
 	if err := json.Unmarshal(body, &answer); err != nil {
 		return place{}, fmt.Errorf("ask for the position: %w: %w", bus.ErrUnavailable, err)
 	}
-	at, ok := answer.Frontier.position()
-	if !ok {
+	var ok bool
+	if at.chain, ok = answer.Frontier.position(); !ok {
 		return place{}, fmt.Errorf("ask for the position: %w: the answer names no digest", bus.ErrUnavailable)
 	}
-	return place{chain: at, ingest: answer.Ingest}, nil
+	return at, nil
 }
 
-// outcome asks what became of a message without a chain. ingest is the position in
-// INGEST up to which the answer holds.
-func (p *Publisher) outcome(ctx context.Context, k bus.Key, publisher string, count uint64) (v verdict, ingest uint64, err error) {
-	question := bus.AppendQuoted([]byte(`{"publisher":`), publisher)
-	question = fmt.Appendf(question, `,"publisher_seq":%d}`, count)
-	body, err := p.request(ctx, "outcome", k, question)
+// outcome asks what became of a message without a chain, which has a count or an
+// event id. ingest is the position in INGEST up to which the answer holds.
+func (s *Session) outcome(ctx context.Context, count uint64, eventID string) (v verdict, ingest uint64, err error) {
+	body, err := s.p.request(ctx, "outcome", s.key, question(s.id, count, eventID))
 	if err != nil {
 		return v, 0, fmt.Errorf("ask for the outcome: %w", err)
 	}
@@ -58,9 +75,15 @@ func (p *Publisher) outcome(ctx context.Context, k bus.Key, publisher string, co
 		Reason  bus.Reason `json:"reason"`
 		Detail  string     `json:"detail"`
 		Ingest  uint64     `json:"ingest_position"`
+		// Conflict: another message came under the same count or id.
+		Conflict bool `json:"conflict"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
 		return v, 0, fmt.Errorf("ask for the outcome: %w: %w", bus.ErrUnavailable, err)
+	}
+	if answer.Conflict && eventID == "" {
+		// Whichever of the two is ours: the other one is somebody else's.
+		return verdict{outcome: outcomeRejected, reason: bus.ReasonConflict, detail: answer.Detail}, answer.Ingest, nil
 	}
 	return verdict{outcome: answer.Outcome, reason: answer.Reason, detail: answer.Detail}, answer.Ingest, nil
 }
@@ -137,7 +160,7 @@ func (s *Session) ask(ctx context.Context) {
 	if pages {
 		var at place
 		if at, err = s.p.position(ctx, s.key); err == nil {
-			s.placed(at)
+			s.stand(at)
 		}
 	}
 	for _, m := range counted {
@@ -146,7 +169,7 @@ func (s *Session) ask(ctx context.Context) {
 		}
 		var v verdict
 		var ingest uint64
-		if v, ingest, err = s.p.outcome(ctx, s.key, s.id, m.count); err == nil {
+		if v, ingest, err = s.outcome(ctx, m.count, m.eventID); err == nil {
 			s.answered(m, v, ingest)
 		}
 	}
@@ -163,10 +186,57 @@ func (s *Session) ask(ctx context.Context) {
 		if s.openLocked() {
 			s.askAt = time.Now().Add(s.askWait)
 			s.askWait = min(2*s.askWait, maxAskWait)
+			s.probeLocked()
 		}
 	}
 	s.mu.Unlock()
 	wake(s.wake)
+}
+
+// probeLocked has the oldest message sent once more that has waited for long: INGEST
+// may have been set back below it, with nothing coming after it that would tell.
+func (s *Session) probeLocked() {
+	if s.box != nil && len(s.sent) > 0 && s.sent[0].stored && time.Since(s.sent[0].ackedAt) > probeAfter {
+		s.markLocked(s.sent[0])
+	}
+}
+
+// mustAsk reports whether m may have been sent so long ago that the bus may soon not
+// know its event id any more.
+func (s *Session) mustAsk(m *message) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.box == nil || m.eventID == "" || m.asked || !(m.resumed || m.unsure || m.again) {
+		return false
+	}
+	return time.Since(time.UnixMilli(m.items[0].acceptedAt)) > s.p.o.IDHorizon/2
+}
+
+// askBefore asks what became of m before it is sent again, and reports whether it
+// has to be.
+func (s *Session) askBefore(ctx context.Context, m *message) bool {
+	v, _, err := s.outcome(ctx, m.count, m.eventID)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.err != nil || m.settled || ctx.Err() != nil:
+	case err != nil && final(err):
+		s.endLocked(err)
+	case err != nil:
+		s.trouble = err
+		s.retryAt = time.Now().Add(s.backoff.next())
+		s.p.note(ctx, s.key, err)
+	case v.outcome == outcomeUnknown:
+		m.asked = true
+		if age := time.Since(time.UnixMilli(m.items[0].acceptedAt)); age > s.p.o.IDHorizon {
+			s.p.o.Logger.WarnContext(ctx, "message of the outbox is older than the id horizon: if the bus had it, it is there twice now",
+				slog.String("workspace", s.key.Workspace), slog.String("session", s.key.Session), slog.String("event_id", m.eventID))
+		}
+		return true
+	default:
+		s.judgeLocked(m, v)
+	}
+	return false
 }
 
 // questions returns whether to ask for the chain, and the messages to ask for.
@@ -186,9 +256,9 @@ func (s *Session) questions() (pages bool, counted []*message) {
 	return pages, counted
 }
 
-// placed takes in where the bus stands. Pages that it must have seen and that are
+// stand takes in where the bus stands. Pages that it must have seen and that are
 // not applied are sent again: they are held before a gap, or lost.
-func (s *Session) placed(at place) {
+func (s *Session) stand(at place) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
@@ -204,7 +274,7 @@ func (s *Session) placed(at place) {
 	}
 	for _, m := range s.sent {
 		if m.page() && m.stored && m.seq <= at.ingest {
-			s.sendAgainLocked(at.ingest)
+			s.sendAgainLocked(at.ingest, false)
 			return
 		}
 	}
@@ -232,7 +302,7 @@ func (s *Session) track(ctx context.Context, r *Receipt) error {
 	b := backoff{d: hintPatience / 4}
 	for {
 		s.mu.Lock()
-		applied, err, seq, count := r.applied, s.err, r.seq, r.count
+		applied, err, seq, count, ordinal := r.applied, s.err, r.seq, r.count, r.ordinal
 		s.mu.Unlock()
 		if applied {
 			return nil
@@ -240,7 +310,7 @@ func (s *Session) track(ctx context.Context, r *Receipt) error {
 		if err != nil {
 			return err
 		}
-		done, err := s.trackOnce(ctx, r.ordinal, count, seq)
+		done, err := s.trackOnce(ctx, r, ordinal, count, seq)
 		if done || final(err) || errors.Is(err, ErrLost) || errors.Is(err, ErrRejected) {
 			if done {
 				s.mu.Lock()
@@ -258,7 +328,7 @@ func (s *Session) track(ctx context.Context, r *Receipt) error {
 	}
 }
 
-func (s *Session) trackOnce(ctx context.Context, ordinal, count, seq uint64) (done bool, err error) {
+func (s *Session) trackOnce(ctx context.Context, r *Receipt, ordinal, count, seq uint64) (done bool, err error) {
 	if ordinal != 0 {
 		at, err := s.p.position(ctx, s.key)
 		if err == nil && at.chain.Ordinal < ordinal && at.ingest >= seq {
@@ -266,7 +336,7 @@ func (s *Session) trackOnce(ctx context.Context, ordinal, count, seq uint64) (do
 		}
 		return err == nil && at.chain.Ordinal >= ordinal, err
 	}
-	v, ingest, err := s.p.outcome(ctx, s.key, s.id, count)
+	v, ingest, err := s.outcome(ctx, count, r.eventID)
 	if err != nil {
 		return false, err
 	}

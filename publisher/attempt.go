@@ -24,9 +24,14 @@ const (
 	codeNotEnabledForAcc = 10039 // JetStream not enabled for account
 )
 
+// errCameBack: the connection was lost and came back, so that the message may not be
+// the next one any more. It was not sent.
+var errCameBack = errors.New("the connection has come back meanwhile")
+
 // publish sends a message once and waits for INGEST's acknowledgement. The error
-// is one of those of errors.go, or ctx's cause.
-func (p *Publisher) publish(ctx context.Context, m nats.Msg) (seq uint64, err error) {
+// is one of those of errors.go, or ctx's cause; with a session that has an outbox also
+// errCameBack.
+func (p *Publisher) publish(ctx context.Context, m nats.Msg, of *Session) (seq uint64, err error) {
 	select {
 	case p.slots <- struct{}{}:
 		defer func() { <-p.slots }()
@@ -41,6 +46,11 @@ func (p *Publisher) publish(ctx context.Context, m nats.Msg) (seq uint64, err er
 		return 0, fmt.Errorf("publish: %w: %w", ErrClosed, nats.ErrConnectionClosed)
 	default:
 		return 0, fmt.Errorf("publish: %w: %s", ErrDisconnected, strings.ToLower(status.String()))
+	}
+	// Asked when there is a connection: one that comes back holds a lock of the
+	// client's, and whoever waited for that would send at once.
+	if of != nil && of.cameBack() {
+		return 0, errCameBack
 	}
 	before := p.nc.LastError()
 	// Tried once: what is tried again has to go through the session's order.
@@ -138,7 +148,15 @@ func (b *backoff) next() time.Duration {
 
 func (b *backoff) reset() { b.d = 0 }
 
+// unknownPayload is what a server takes by default, and what is taken to be the limit
+// before there was a connection to one.
+const unknownPayload = 1 << 20
+
 // limit returns the most bytes that a message's body may have.
 func (p *Publisher) limit() int {
-	return int(p.nc.MaxPayload()) - bus.PayloadReserve - headerReserve
+	most := p.nc.MaxPayload()
+	if most == 0 {
+		most = unknownPayload
+	}
+	return int(most) - bus.PayloadReserve - headerReserve
 }

@@ -60,6 +60,14 @@ func (b *budget) acquire(ctx context.Context, closed <-chan struct{}, messages i
 	return err
 }
 
+// take takes room without waiting, for what was accepted by an earlier process.
+func (b *budget) take(messages int, bytes int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.messages += messages
+	b.bytes += bytes
+}
+
 // fitsLocked reports whether there is room. What is larger than the whole budget fits
 // when nothing else waits, else it never would.
 func (b *budget) fitsLocked(messages int, bytes int64) bool {

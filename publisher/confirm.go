@@ -41,6 +41,17 @@ func (s *Session) hear(ctx context.Context, h *hint) {
 	var m *message
 	if h.Publisher == s.id {
 		m = s.findLocked(func(m *message) bool { return m.count == h.PublisherSeq })
+		if m == nil && v.reason == bus.ReasonConflict {
+			// Of a message that is settled here: somebody else uses its count.
+			s.endLocked(conflict(v))
+			return
+		}
+	} else if h.EventID != "" {
+		m = s.findLocked(func(m *message) bool { return m.eventID == h.EventID })
+		if m != nil && h.Outcome == outcomeRejected && m.seq != h.IngestSeq {
+			// Of another message under this id, or of this one before its acknowledgement.
+			m, s.askAt = nil, time.Now()
+		}
 	} else if h.Publisher == "" {
 		m = s.findLocked(func(m *message) bool { return m.page() && m.seq == h.IngestSeq })
 		if m == nil && s.sending != nil && h.Outcome != outcomeApplied && h.IngestSeq > s.lastSeq && len(s.early) < maxEarly {
@@ -59,18 +70,19 @@ func (s *Session) hear(ctx context.Context, h *hint) {
 
 // advanceLocked takes in how far the bus has applied the session's chain.
 func (s *Session) advanceLocked(at bus.ChainPosition) {
-	if at.Ordinal > s.end.Ordinal {
+	if !s.placed {
+		return
+	}
+	if at.Ordinal > s.end.Ordinal && !s.presumed {
 		s.endLocked(fmt.Errorf("%w: the bus is at event %d, this publisher has made %d", ErrForked, at.Ordinal, s.end.Ordinal))
 		return
 	}
 	if at.Ordinal <= s.applied.Ordinal {
 		return // late, or of a store that is behind
 	}
-	for _, m := range s.sent {
-		if m.page() && m.last.Ordinal == at.Ordinal && m.last.Digest != at.Digest {
-			s.endLocked(fmt.Errorf("%w: at event %d the bus has digest %s, this publisher %s", ErrForked, at.Ordinal, at.Digest, m.last.Digest))
-			return
-		}
+	if d, ok := s.digestLocked(at.Ordinal); ok && d != at.Digest {
+		s.endLocked(fmt.Errorf("%w: at event %d the bus has digest %s, this publisher %s", ErrForked, at.Ordinal, at.Digest, d))
+		return
 	}
 	s.applied = at
 	s.askWait = hintPatience
@@ -79,12 +91,18 @@ func (s *Session) advanceLocked(at bus.ChainPosition) {
 			s.settleLocked(m)
 		}
 	}
+	s.passLocked()
 }
 
 // judgeLocked acts on what became of m.
 func (s *Session) judgeLocked(m *message, v verdict) {
 	switch v.outcome {
 	case outcomeApplied, outcomeDuplicate:
+		if v.outcome == outcomeDuplicate && !m.sentMore && !m.unsure && !m.resumed {
+			for _, r := range m.receipts {
+				r.duplicate = true
+			}
+		}
 		// A page's place in the chain decides, see advanceLocked.
 		if !m.page() {
 			if !m.stored {
@@ -93,8 +111,11 @@ func (s *Session) judgeLocked(m *message, v verdict) {
 			s.settleLocked(m)
 		}
 	case outcomeHeld:
-		s.sendAgainLocked(m.seq)
+		s.sendAgainLocked(m.seq, false)
 	case outcomeDropped:
+		if !m.stored && v.seq > 0 {
+			s.hintStoredLocked(m, v.seq) // the hint was faster than the acknowledgement
+		}
 		s.endLocked(ErrForgotten)
 	case outcomeMissing:
 		s.markLocked(m)
@@ -102,12 +123,14 @@ func (s *Session) judgeLocked(m *message, v verdict) {
 		rejected := &RejectedError{Reason: v.reason, Detail: v.detail, IngestSeq: v.seq}
 		switch {
 		case v.reason == bus.ReasonAhead && m.page():
-			s.sendAgainLocked(m.seq)
+			s.sendAgainLocked(m.seq, true)
 		case v.reason == bus.ReasonAhead:
 			// Counts that never came stand before it: they are asked for.
 			s.markLocked(m)
 			s.askAt = time.Now()
-		case v.reason == bus.ReasonConflict, v.reason == bus.ReasonChain:
+		case v.reason == bus.ReasonConflict && m.count != 0:
+			s.endLocked(conflict(v))
+		case v.reason == bus.ReasonChain:
 			s.endLocked(fmt.Errorf("%w: %w", ErrForked, rejected))
 		case m.page():
 			s.endLocked(rejected)
@@ -115,6 +138,11 @@ func (s *Session) judgeLocked(m *message, v verdict) {
 			s.failLocked(m, rejected)
 		}
 	}
+}
+
+// conflict is the end of a session whose count someone else has used.
+func conflict(v verdict) error {
+	return fmt.Errorf("%w: %w: %w", ErrForked, ErrConflict, &RejectedError{Reason: bus.ReasonConflict, Detail: v.detail, IngestSeq: v.seq})
 }
 
 // hintStoredLocked notes that m is in INGEST although no acknowledgement came.
@@ -128,11 +156,20 @@ func (s *Session) hintStoredLocked(m *message, seq uint64) {
 }
 
 // sendAgainLocked has those pages up to INGEST's sequence through sent again that
-// the bus has not applied: it waits for one of them that INGEST has lost.
-func (s *Session) sendAgainLocked(through uint64) {
+// the bus has not applied: it waits for one of them that INGEST has lost. ahead says that
+// the bus does not hold them.
+func (s *Session) sendAgainLocked(through uint64, ahead bool) {
 	for _, m := range s.sent {
 		if !m.page() || m.last.Ordinal <= s.applied.Ordinal {
 			continue
+		}
+		if m.after.Ordinal > s.applied.Ordinal && s.presumed {
+			// What is missing was never here: somebody else has to bring it.
+			s.askErr = fmt.Errorf("%w: the bus waits for event %d, what was appended here begins with event %d", bus.ErrUnavailable, s.applied.Ordinal+1, s.start.Ordinal+1)
+			if !ahead {
+				return
+			}
+			break
 		}
 		if m.after.Ordinal > s.applied.Ordinal {
 			s.endLocked(fmt.Errorf("%w: the bus waits for event %d, which is not kept any more", ErrLost, s.applied.Ordinal+1))
@@ -165,6 +202,7 @@ func (s *Session) settleLocked(m *message) {
 		s.hintStoredLocked(m, 0)
 	}
 	s.dropLocked(m)
+	s.releaseLocked(m)
 	for _, r := range m.receipts {
 		r.applied = true
 		r.changedLocked()
@@ -175,10 +213,11 @@ func (s *Session) settleLocked(m *message) {
 // failLocked notes that m will never be materialized, and that the session goes on.
 func (s *Session) failLocked(m *message, err error) {
 	s.dropLocked(m)
-	s.unpendLocked(m)
+	s.releaseLocked(m)
 	for _, r := range m.receipts {
 		r.err = err
 		r.changedLocked()
+		s.failureLocked(r, err)
 	}
 	s.idleLocked()
 }
@@ -211,7 +250,7 @@ func (s *Session) dropLocked(m *message) {
 // loosenLocked lets go of the session's oldest stored messages while more is kept
 // than may be. Their receipts ask for themselves.
 func (s *Session) loosenLocked() {
-	for len(s.sent) > 0 && (len(s.sent) > maxKept || s.p.kept.Load() > s.p.o.MaxUnmaterializedBytes) {
+	for s.box == nil && len(s.sent) > 0 && (len(s.sent) > maxKept || s.p.kept.Load() > s.p.o.MaxUnmaterializedBytes) {
 		m := s.sent[0]
 		if !m.stored || m.again || m == s.sending {
 			return

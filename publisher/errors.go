@@ -31,8 +31,12 @@ var (
 
 // What does not change by trying again.
 var (
-	// ErrClosed: the publisher, the session or the connection was closed.
+	// ErrClosed: the publisher, the session or the connection was closed; the last also by
+	// nats.go itself, when it has tried to reconnect nats.MaxReconnects times.
 	ErrClosed = errors.New("closed")
+	// ErrConflict: the bus knows another message under the count of one of this
+	// publisher's: another process uses a copy of the outbox. It is ErrForked, too.
+	ErrConflict = errors.New("another message has its count")
 	// ErrForgotten: the session was forgotten; what is sent for it is dropped.
 	ErrForgotten = errors.New("session was forgotten")
 	// ErrForked: the bus knows another message in this one's place: someone else
@@ -43,6 +47,10 @@ var (
 	ErrLost = errors.New("acknowledged messages are lost")
 	// ErrOpen: the publisher has the session open already.
 	ErrOpen = errors.New("session is open already")
+	// ErrNotKept: the outbox could not keep it, see what it wraps. Nothing was
+	// accepted, and the next try may succeed. Only if the process then dies before
+	// another write may the outbox bring it back.
+	ErrNotKept = errors.New("outbox could not keep it")
 	// ErrRejected: the bus rejected the message for good, see [RejectedError].
 	ErrRejected = errors.New("message was rejected")
 	// ErrRunning: Run was called a second time.
@@ -73,7 +81,8 @@ func (e *RejectedError) Error() string {
 func (e *RejectedError) Is(target error) bool { return target == ErrRejected }
 
 // Unconfirmed is what one session had accepted and INGEST has not acknowledged, or
-// has lost again. Each such message may be stored or not.
+// has lost again; with an outbox, what is not known to be materialized. Each such
+// message may be stored or not.
 type Unconfirmed struct {
 	Key      bus.Key
 	Messages int   // relay events, and messages without a chain
@@ -82,6 +91,9 @@ type Unconfirmed struct {
 	// FirstOrdinal and LastOrdinal are the range of the relay events among
 	// them, 0 if there are none.
 	FirstOrdinal, LastOrdinal uint64
+
+	// Kept says that they are in the outbox, and are sent when it is opened again.
+	Kept bool
 }
 
 // UnconfirmedError lists what was accepted and is not known to be stored.
@@ -96,6 +108,9 @@ func (e *UnconfirmedError) Error() string {
 		total += u.Messages
 		if i < named {
 			fmt.Fprintf(&b, "; %q/%q: %d", u.Key.Workspace, u.Key.Session, u.Messages)
+			if u.Kept {
+				b.WriteString(" kept in the outbox")
+			}
 			if u.Err != nil {
 				fmt.Fprintf(&b, " (%v)", u.Err)
 			}

@@ -45,8 +45,9 @@ func (s *Session) Err() error {
 }
 
 // Close accepts nothing more for this session, waits until what was accepted is
-// stored or ctx ends, and forgets the session, which can then be opened again.
-// What is not stored is in an *[UnconfirmedError]. Receipts of what is stored and
+// stored, with an outbox materialized, or ctx ends, and forgets the session, which
+// can then be opened again. What is not is in an *[UnconfirmedError]; the outbox
+// keeps it, and it is sent when the session or the outbox is opened again. Receipts of what is stored and
 // not yet materialized end with ErrClosed. It may be called more than once.
 func (s *Session) Close(ctx context.Context) error {
 	s.once.Do(func() { close(s.closed) })
@@ -66,7 +67,7 @@ func (s *Session) Close(ctx context.Context) error {
 func (s *Session) drain(ctx context.Context) error {
 	for {
 		s.mu.Lock()
-		if s.err != nil || s.unstored == 0 && s.again == 0 {
+		if s.err != nil || s.quietLocked() {
 			s.mu.Unlock()
 			return nil
 		}
@@ -85,9 +86,17 @@ func (s *Session) drain(ctx context.Context) error {
 	}
 }
 
+// quietLocked reports whether all is stored; with an outbox, whether nothing is in it.
+func (s *Session) quietLocked() bool {
+	if s.box != nil {
+		return len(s.sent) == 0 && len(s.waiting.items) == 0
+	}
+	return s.unstored == 0 && s.again == 0
+}
+
 // idleLocked tells those who wait in drain.
 func (s *Session) idleLocked() {
-	if s.idle != nil && (s.err != nil || s.unstored == 0 && s.again == 0) {
+	if s.idle != nil && (s.err != nil || s.quietLocked()) {
 		close(s.idle)
 		s.idle = nil
 	}
@@ -118,7 +127,7 @@ func (s *Session) unconfirmed() Unconfirmed {
 }
 
 func (s *Session) unconfirmedLocked() Unconfirmed {
-	u := Unconfirmed{Key: s.key, Err: s.trouble}
+	u := Unconfirmed{Key: s.key, Err: s.trouble, Kept: s.box != nil}
 	add := func(r *Receipt) {
 		u.Messages++
 		if r.ordinal != 0 {
@@ -129,7 +138,7 @@ func (s *Session) unconfirmedLocked() Unconfirmed {
 		}
 	}
 	for _, m := range s.sent {
-		if m.stored && !m.again {
+		if m.stored && !m.again && s.box == nil {
 			continue
 		}
 		for _, r := range m.receipts {
@@ -156,12 +165,21 @@ func (s *Session) endLocked(err error) {
 	if s.err != nil {
 		return
 	}
+	if s.box != nil {
+		// So that it is known what has been kept and what has not.
+		_ = s.batch.Wait() // whose error is Failed
+		s.undoLocked()
+	}
 	s.remainder = s.unconfirmedLocked()
+	if s.box != nil && errors.Is(err, ErrForgotten) {
+		s.remainder = Unconfirmed{Key: s.key} // all of it is final, and told
+	}
 	if s.remainder.Err == nil {
 		s.remainder.Err = err
 	}
 	s.err = err
-	items := s.waiting.take(len(s.waiting.items))
+	waiting := s.waiting.take(len(s.waiting.items))
+	var items []item
 	for _, m := range s.sent {
 		items = append(items, m.items...)
 		m.settled = true
@@ -173,11 +191,19 @@ func (s *Session) endLocked(err error) {
 			r.changedLocked()
 		}
 	}
+	items = append(items, waiting...)
 	for i := range items {
 		items[i].receipt.err = err
 		items[i].receipt.changedLocked()
 	}
 	s.p.budget.release(costOf(items))
+	if s.box != nil {
+		s.leaveLocked(err, items)
+	}
+	if !s.placed {
+		close(s.place) // whoever waits looks at err
+		s.placed = true
+	}
 	s.sent, s.sending, s.early = nil, nil, nil
 	s.unstored, s.again = 0, 0
 	s.idleLocked()

@@ -3,6 +3,7 @@ package publisher_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -49,9 +50,11 @@ func newWorld(t testing.TB) *world {
 func newServer(t testing.TB, o natsd.Options, opts ...nats.Option) *world {
 	t.Helper()
 	o.Dir = t.TempDir()
+	if o.ConfigFile == "" {
+		o.Listen = skaldtest.FreeAddress(t)
+	}
 	w := &world{t: t, o: o, opts: opts, path: filepath.Join(t.TempDir(), "skald.db")}
 	w.server = skaldtest.ServerWith(t, o)
-	w.o.Listen = w.server.Addr().String()
 	w.nc = w.connect(w.server.ClientURL(), opts...)
 	var err error
 	w.js, err = jetstream.New(w.nc)
@@ -294,4 +297,16 @@ func names(prefix string, n int) []string {
 		out[i] = fmt.Sprintf("%s%d", prefix, i)
 	}
 	return out
+}
+
+// refuses opens the session for longer and longer, until what is wrong is known by the end.
+func (p *pub) refuses(k bus.Key, want error) (err error) {
+	p.t.Helper()
+	for d := 300 * time.Millisecond; d < skaldtest.Timeout; d *= 2 {
+		if _, err = p.Session(within(p.t, d), k); errors.Is(err, want) {
+			return err
+		}
+	}
+	require.ErrorIs(p.t, err, want)
+	return err
 }

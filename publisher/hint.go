@@ -14,6 +14,7 @@ type hint struct {
 	IngestSeq    uint64     `json:"ingest_seq"`
 	Outcome      string     `json:"outcome"`
 	Reason       bus.Reason `json:"reason"`
+	EventID      string     `json:"event_id"`
 	Publisher    string     `json:"publisher"`
 	PublisherSeq uint64     `json:"publisher_seq"`
 	Frontier     *frontier  `json:"frontier"` // of pages

@@ -1,11 +1,14 @@
 package publisher_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/skaldbus/skald/bus"
 	"github.com/skaldbus/skald/internal/skaldtest"
 	"github.com/skaldbus/skald/publisher"
 )
@@ -129,4 +132,36 @@ func TestLoss_LetGo(t *testing.T) {
 	_, err = unlucky.Error(ctx, "e", "")
 	require.ErrorIs(t, err, publisher.ErrLost)
 	require.Empty(t, w.ids(key("unlucky")))
+}
+
+// The bus may tell that it has dropped a message before its acknowledgement is there. It is
+// stored all the same, and whoever waits for that alone hears of no error.
+func TestTrouble_ForgottenBeforeTheAcknowledgement(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := w.publisher(publisher.Options{AckTimeout: 2 * skaldtest.Timeout})
+	s := p.open(key("s"))
+	materialized(t, observe(t, s, "a"))
+	w.stopNode()
+	in, err := w.js.Stream(t.Context(), "SKALD_INGEST")
+	require.NoError(t, err)
+	c := in.CachedInfo().Config
+	c.NoAck = true
+	_, err = w.js.UpdateStream(t.Context(), c)
+	require.NoError(t, err)
+	r, err := s.Error(t.Context(), "b", "")
+	require.NoError(t, err)
+	var msg *jetstream.RawStreamMsg
+	skaldtest.Eventually(t, skaldtest.Timeout, func() bool {
+		msg, err = in.GetLastMsgForSubject(context.Background(), "skald.in.w.s.error")
+		return err == nil
+	})
+	require.NoError(t, w.nc.Publish("skald.done.w.s", fmt.Appendf(nil, `{"ingest_seq":%d,"outcome":"dropped","publisher":%q,"publisher_seq":%s}`,
+		msg.Sequence, msg.Header.Get(bus.HeaderPublisher), msg.Header.Get(bus.HeaderPublisherSeq))))
+	seq, err := r.Stored(within(t, skaldtest.Timeout))
+	require.NoError(t, err)
+	require.Equal(t, msg.Sequence, seq)
+	_, err = r.Materialized(within(t, skaldtest.Timeout))
+	require.ErrorIs(t, err, publisher.ErrForgotten)
+	require.NoError(t, s.Close(within(t, skaldtest.Timeout)), "all was stored")
 }

@@ -3,10 +3,10 @@ package publisher_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/skaldbus/skald/internal/skaldtest"
 )
 
 // TestMain fails if a test leaves a goroutine: Run promises that none outlives it.
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m)
+	skaldtest.VerifyLeaks(m)
 }

@@ -2,10 +2,12 @@ package publisher
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/skaldbus/skald/bus"
+	"github.com/skaldbus/skald/publisher/outbox"
 )
 
 // item is what a caller has handed over: a relay event, which will become part of
@@ -16,11 +18,25 @@ type item struct {
 	after   bus.ChainPosition // of an event: the chain before it
 	last    bus.ChainPosition // of an event: the chain with it
 	cost    int64             // bytes of the budget
+	trace   traceContext      // that of the call
 	receipt *Receipt
+
+	count      uint64        // of a message without a chain, 0 if it gets one when it is sent
+	eventID    string        // of a message that has one instead of a count
+	acceptedAt int64         // ms
+	resumed    bool          // an earlier process may have sent it
+	number     uint64        // in the outbox
+	batch      *outbox.Batch // with which it is kept; nil if nothing is waited for
+	observed   bool          // an observation whose place in the chain is not known
+	command    []byte        // of such a one
+	recordedAt int64         // of such a one
 }
 
+// ready reports whether the item may be sent.
+func (it *item) ready() bool { return !it.observed && it.batch.Kept() }
+
 // queue holds what is accepted and not yet part of a message, in the callers'
-// order. It is where a queue on disk would stand.
+// order.
 type queue struct{ items []item }
 
 func (q *queue) push(it item) { q.items = append(q.items, it) }
@@ -40,17 +56,28 @@ func (q *queue) take(n int) []item {
 	return out
 }
 
-// page returns how many items at the front make the next message: relay events up
-// to [bus.MaxPageEvents] and limit bytes, at least one, or one item without a chain.
+// page returns how many items at the front make the next message: relay events of one
+// trace, up to [bus.MaxPageEvents] and limit bytes, at least one, or one item without a
+// chain. It is 0 if the first one may not be sent yet.
 func (q *queue) page(limit int) (n, size int) {
+	if !q.items[0].ready() {
+		return 0, 0
+	}
 	if q.items[0].class != bus.ClassProjection {
 		return 1, len(q.items[0].body)
 	}
 	size = pageFrame
-	for n < len(q.items) && n < bus.MaxPageEvents && q.items[n].class == bus.ClassProjection {
+	var of string // the page's trace
+	for n < len(q.items) && n < bus.MaxPageEvents && q.items[n].class == bus.ClassProjection && q.items[n].ready() {
 		grown := size + len(q.items[n].body) + 1
 		if n > 0 && grown > limit {
 			break
+		}
+		if id := q.items[n].trace.id(); id != "" {
+			if of != "" && id != of {
+				break // its facts would be told to come of another's trace
+			}
+			of = id
 		}
 		n, size = n+1, grown
 	}
@@ -61,11 +88,13 @@ func (q *queue) page(limit int) (n, size int) {
 // attempts to send it.
 type message struct {
 	class bus.Class
-	count uint64 // of a message without a chain, else 0
-	after bus.ChainPosition
-	last  bus.ChainPosition // of a page: the chain after it
-	msg   nats.Msg
-	items []item // until it is stored
+	count uint64 // of a message without a chain, 0 if it has an event id
+	// eventID is that of a message that has one.
+	eventID string
+	after   bus.ChainPosition
+	last    bus.ChainPosition // of a page: the chain after it
+	msg     nats.Msg
+	items   []item // until it is stored, with an outbox until it is settled
 	// receipts are those of the items, in their order.
 	receipts []*Receipt
 
@@ -74,6 +103,13 @@ type message struct {
 	unsure  bool   // an attempt ended without an answer: a copy may be stored
 	again   bool   // it was stored and has to be sent again
 	settled bool   // it is not followed any more
+
+	pending  bool      // its items count as not stored
+	resumed  bool      // an earlier process may have sent it
+	asked    bool      // the bus did not know it when it was asked before it was sent
+	filler   bool      // it stands for a message that INGEST would not take
+	sentMore bool      // it was sent more than once
+	ackedAt  time.Time // when its latest acknowledgement came
 }
 
 func (m *message) page() bool { return m.class == bus.ClassProjection }
@@ -100,16 +136,21 @@ func newPage(subject string, events []item, size int) *message {
 		events[i].body = body[at : at+n : at+n]
 		at += n + 1
 	}
-	m := &message{class: bus.ClassProjection, after: events[0].after, last: events[len(events)-1].last, items: events}
-	m.msg = nats.Msg{Subject: subject, Data: body}
+	m := &message{class: bus.ClassProjection, after: events[0].after, last: events[len(events)-1].last, items: events, pending: true}
+	m.msg = nats.Msg{Subject: subject, Header: traceOfPage(events).on(nil), Data: body}
 	m.receipts = receiptsOf(events)
 	return m
 }
 
-// newCounted makes a message without a chain.
-func newCounted(subject, publisher string, count uint64, it item) *message {
-	m := &message{class: it.class, count: count, items: []item{it}}
+// newSingle makes a message without a chain.
+func newSingle(subject, publisher string, count uint64, it item) *message {
+	m := &message{class: it.class, count: count, eventID: it.eventID, items: []item{it}, pending: true, resumed: it.resumed}
 	m.msg = nats.Msg{Subject: subject, Header: identity(publisher, count), Data: it.body}
+	if it.eventID != "" {
+		m.count = 0
+		m.msg.Header = nats.Header{bus.HeaderEventID: {it.eventID}}
+	}
+	m.msg.Header = it.trace.on(m.msg.Header)
 	m.receipts = receiptsOf(m.items)
 	return m
 }

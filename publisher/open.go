@@ -2,6 +2,7 @@ package publisher
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -22,16 +23,24 @@ import (
 // A session is opened by one publisher at a time; the same one refuses with
 // ErrOpen. One that was forgotten is ErrForgotten. [Session.Close] it when no more
 // will happen in it.
+//
+// With an outbox, or Options.Unplaced, it returns at once, whether there is a
+// connection or not. A session of which the outbox has something goes on with that.
+// One that was found to be used by someone else, too, is ErrForked, and ErrConflict
+// if a count has shown it: its messages stay in the outbox, and nothing is sent any
+// more until someone has decided about them and taken the directory away.
 func (p *Publisher) Session(ctx context.Context, key bus.Key) (*Session, error) {
 	if err := key.Check(); err != nil {
 		return nil, fmt.Errorf("open session: %w", err)
 	}
-	s := &Session{
-		p: p, key: key,
-		// Counts start from 1 with each opening, so its id is new, too.
-		id:   p.id + "-" + strconv.FormatUint(p.opened.Add(1), 10),
-		wake: make(chan struct{}, 1), closed: make(chan struct{}), askWait: hintPatience,
+	if p.box != nil || p.o.Unplaced {
+		s, err := p.openLater(key, true)
+		if err != nil {
+			return nil, fmt.Errorf("open session: %w", err)
+		}
+		return s, nil
 	}
+	s := p.session(key)
 	if err := p.add(s); err != nil {
 		return nil, fmt.Errorf("open session: %w", err)
 	}
@@ -53,11 +62,65 @@ func (p *Publisher) Session(ctx context.Context, key bus.Key) (*Session, error) 
 		p.remove(s)
 		return nil, fmt.Errorf("open session: %w", err)
 	}
+	p.start(s)
+	return s, nil
+}
+
+// session makes a session that is not open.
+func (p *Publisher) session(key bus.Key) *Session {
+	return &Session{
+		p: p, box: p.box, key: key,
+		// Counts start from 1 with each opening, so its id is new, too.
+		id:   p.id + "-" + strconv.FormatUint(p.opened.Add(1), 10),
+		wake: make(chan struct{}, 1), closed: make(chan struct{}), place: make(chan struct{}), askWait: hintPatience,
+	}
+}
+
+// start has Run start the session's loop.
+func (p *Publisher) start(s *Session) {
 	p.mu.Lock()
 	p.ready = append(p.ready, s)
 	p.mu.Unlock()
 	wake(p.fresh)
-	return s, nil
+}
+
+// openLater opens a session without asking the bus. adopt says that a caller does, who
+// then also gets one that the outbox has opened by itself.
+func (p *Publisher) openLater(key bus.Key, adopt bool) (*Session, error) {
+	p.mu.Lock()
+	s, found := p.sessions[key], p.found[key]
+	if s != nil {
+		mine := adopt && !s.adopted
+		s.adopted = s.adopted || adopt
+		p.mu.Unlock()
+		if !mine {
+			return nil, ErrOpen
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s, s.err
+	}
+	p.mu.Unlock()
+	if found != nil {
+		if err := stopped(found, p.o.Outbox); err != nil {
+			return nil, err
+		}
+	}
+	s = p.session(key)
+	s.open, s.adopted = true, adopt
+	if found != nil {
+		s.restore(found)
+	}
+	err := p.add(s)
+	if err == nil {
+		p.start(s)
+		return s, nil
+	}
+	p.budget.release(costOf(s.waiting.items))
+	if adopt && errors.Is(err, ErrOpen) {
+		return p.openLater(key, adopt) // Run may have opened it meanwhile
+	}
+	return nil, err
 }
 
 // add registers the session and subscribes to its hints.
@@ -78,6 +141,7 @@ func (p *Publisher) add(s *Session) error {
 		return p.explain("subscribe to hints", subject, err)
 	}
 	s.sub = sub
+	delete(p.found, s.key)
 	p.sessions[s.key] = s
 	p.bySubject[subject] = s
 	return nil
@@ -100,7 +164,7 @@ func (s *Session) begin(ctx context.Context) error {
 	var seq uint64
 	for {
 		var err error
-		if seq, err = s.p.publish(ctx, m); err == nil {
+		if seq, err = s.p.publish(ctx, m, nil); err == nil {
 			break
 		}
 		if err := s.openAgain(ctx, err, b.next()); err != nil {
@@ -116,8 +180,8 @@ func (s *Session) begin(ctx context.Context) error {
 		at, err := s.p.position(ctx, s.key)
 		if err == nil && at.ingest >= seq {
 			s.mu.Lock()
-			s.start, s.end, s.applied, s.trouble = at.chain, at.chain, at.chain, nil
-			s.open = true
+			s.placeLocked(at.chain)
+			s.open, s.trouble = true, nil
 			s.mu.Unlock()
 			return nil
 		}

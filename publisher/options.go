@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/skaldbus/skald/bus"
 )
 
 const (
@@ -35,8 +37,9 @@ const (
 	maxEarly = 8
 	// overhead is about what an accepted message costs besides its bytes.
 	overhead = 512
-	// headerReserve is more than the headers of a message take.
-	headerReserve = 256
+	// headerReserve is more than the headers of a message take: 228 bytes with an event
+	// id and a traceparent, and 526 for a tracestate.
+	headerReserve = 768
 	// hintBuffer is how many hints may wait. Beyond it they are lost, and the
 	// truth is asked for.
 	hintBuffer = 1 << 14
@@ -51,6 +54,12 @@ const (
 	maxAskWait = 15 * time.Second
 	// askTimeout bounds one question: the service itself gives up after 10 s.
 	askTimeout = 3 * time.Second
+	// probeAfter is how long a message of the outbox that is stored and not
+	// materialized waits before it is sent once more: should INGEST have been set
+	// back, the new acknowledgement tells.
+	probeAfter = 15 * time.Second
+	// tendEvery is how often the outbox is tidied up.
+	tendEvery = time.Second
 	// noteEvery is how often a trouble of one kind is logged at most.
 	noteEvery = 10 * time.Second
 )
@@ -61,6 +70,11 @@ type Options struct {
 	// Defaults to DefaultAckTimeout.
 	AckTimeout time.Duration
 
+	// IDHorizon is how long the bus remembers event ids. What an outbox has kept
+	// for half as long, and may have sent before, is asked about before it is
+	// sent again. Defaults to bus.DefaultIDHorizon.
+	IDHorizon time.Duration
+
 	// Logger takes what a human should know. Nil discards.
 	Logger *slog.Logger
 
@@ -69,6 +83,9 @@ type Options struct {
 	// than its body) and in messages and relay events. At the bound, calls
 	// block. A single larger message is accepted when nothing else waits.
 	// They default to DefaultMaxPendingBytes and DefaultMaxPendingMessages.
+	//
+	// With an outbox they bound what is accepted and not yet materialized, on disk
+	// and in memory.
 	MaxPendingBytes    int64
 	MaxPendingMessages int
 
@@ -80,17 +97,48 @@ type Options struct {
 	// Defaults to DefaultMaxUnmaterializedBytes.
 	MaxUnmaterializedBytes int64
 
+	// OnFailed, if given, is told of each message that is final without being
+	// materialized: rejected, dropped with its forgotten session, or too large for
+	// INGEST. It is called by the session's own goroutine, one call at a time for
+	// a session, which sends nothing meanwhile; it may use the session, but not
+	// wait for it.
+	OnFailed func(Failure)
+
+	// Outbox is a directory in which everything accepted is kept until the bus has
+	// materialized it, see the package's documentation. Only one publisher can use
+	// it at a time. Empty: memory only.
+	Outbox string
+
 	// Prefix is the bus's subject prefix. Defaults to bus.DefaultPrefix.
 	Prefix string
 
 	// StopTimeout is how long Run still sends what it has after its context has
 	// ended. Defaults to DefaultStopTimeout.
 	StopTimeout time.Duration
+
+	// Unplaced makes [Publisher.Session] return without asking the bus where the
+	// session's chain stands; that is asked when the first observation is to be
+	// sent. An outbox implies it.
+	Unplaced bool
+}
+
+// Failure is a message that will never be materialized.
+type Failure struct {
+	Key bus.Key
+	// Ordinal is the relay event's place in the chain, EventID the message's id;
+	// zero if it has none.
+	Ordinal uint64
+	EventID string
+	// Err is ErrForgotten, ErrTooLarge or a [RejectedError].
+	Err error
 }
 
 func (o Options) withDefaults() Options {
 	if o.AckTimeout == 0 {
 		o.AckTimeout = DefaultAckTimeout
+	}
+	if o.IDHorizon == 0 {
+		o.IDHorizon = bus.DefaultIDHorizon
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -116,6 +164,7 @@ func (o Options) validate() error {
 		value int64
 	}{
 		{"AckTimeout", int64(o.AckTimeout)},
+		{"IDHorizon", int64(o.IDHorizon)},
 		{"MaxPendingBytes", o.MaxPendingBytes},
 		{"MaxPendingMessages", int64(o.MaxPendingMessages)},
 		{"MaxUnmaterializedBytes", o.MaxUnmaterializedBytes},

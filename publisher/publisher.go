@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/skaldbus/skald/bus"
+	"github.com/skaldbus/skald/publisher/outbox"
 )
 
 // Publisher sends what happens in any number of sessions over one connection.
@@ -26,6 +27,7 @@ type Publisher struct {
 	id       string // of this start
 	opened   atomic.Uint64
 	budget   budget
+	box      *outbox.Box  // nil without an outbox
 	kept     atomic.Int64 // bytes of stored messages that can be sent again
 	pageMost atomic.Int64 // bytes of a page, once INGEST has refused a larger one; 0 before
 
@@ -33,6 +35,7 @@ type Publisher struct {
 	asking  chan struct{} // a token for each question under way
 	hints   chan *nats.Msg
 	fresh   chan struct{} // says that a session waits to be started; holds one token
+	started chan struct{} // closed when Run has opened what the outbox holds
 	closing chan struct{} // closed when nothing more is accepted
 	flushed chan struct{} // closed when Run may end
 	ended   chan struct{} // closed when Run has ended
@@ -40,16 +43,21 @@ type Publisher struct {
 	mu        sync.Mutex
 	running   bool
 	sessions  map[bus.Key]*Session
-	ready     []*Session          // opened, and their loops are not started
-	bySubject map[string]*Session // by the subject of hints
-	noted     map[error]time.Time // when a trouble was logged, by its kind
+	found     map[bus.Key]*outbox.Session // in the outbox, of sessions that are not open
+	ready     []*Session                  // opened, and their loops are not started
+	bySubject map[string]*Session         // by the subject of hints
+	noted     map[error]time.Time         // when a trouble was logged, by its kind
 	closeOnce sync.Once
 	flushOnce sync.Once
 }
 
 // New returns a publisher on nc, which stays the caller's and must outlive it. It
-// sends and starts nothing. The error names the option that can not be used; a
-// missing connection panics.
+// sends and starts nothing; with an outbox it has to be closed, or run to its end.
+// The error names the option that can not be used, or says why the outbox can not be
+// opened: another process has it, or it is damaged. A missing connection panics.
+//
+// With an outbox nc may be one that was never connected, as nats.Connect gives it with
+// nats.RetryOnFailedConnect.
 func New(nc *nats.Conn, o Options) (*Publisher, error) {
 	if nc == nil {
 		panic("publisher.New: the connection is missing")
@@ -68,20 +76,32 @@ func New(nc *nats.Conn, o Options) (*Publisher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("use JetStream: %w", err)
 	}
-	return &Publisher{
+	p := &Publisher{
 		nc: nc, js: js, o: o, subjects: subjects, id: bus.NewID(),
 		budget:    budget{maxMessages: o.MaxPendingMessages, maxBytes: o.MaxPendingBytes},
 		slots:     make(chan struct{}, maxInFlight),
 		asking:    make(chan struct{}, maxAsking),
 		hints:     make(chan *nats.Msg, hintBuffer),
 		fresh:     make(chan struct{}, 1),
+		started:   make(chan struct{}),
 		closing:   make(chan struct{}),
 		flushed:   make(chan struct{}),
 		ended:     make(chan struct{}),
 		sessions:  make(map[bus.Key]*Session),
 		bySubject: make(map[string]*Session),
 		noted:     make(map[error]time.Time),
-	}, nil
+		found:     make(map[bus.Key]*outbox.Session),
+	}
+	if o.Outbox == "" {
+		return p, nil
+	}
+	if p.box, err = outbox.Open(o.Outbox, outbox.Options{Logger: o.Logger}); err != nil {
+		return nil, fmt.Errorf("publisher: %w", err)
+	}
+	for _, s := range p.box.Sessions() {
+		p.found[s.Key] = &s
+	}
+	return p, nil
 }
 
 // Run sends until ctx ends or [Publisher.Close] is called, and returns when
@@ -101,24 +121,46 @@ func (p *Publisher) Run(ctx context.Context) error {
 	// Not ended with ctx: what was accepted is still sent.
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	closed := p.nc.StatusChanged(nats.CLOSED)
-	defer p.nc.RemoveStatusListener(closed)
+	changed := p.nc.StatusChanged(nats.CLOSED, nats.CONNECTED)
+	defer p.nc.RemoveStatusListener(changed)
 	var wg sync.WaitGroup
 	wg.Go(func() { p.listen(inner) })
+	if p.box != nil {
+		wg.Go(func() { p.tend(inner) })
+	}
 	wake(p.fresh)
-	err := p.serve(ctx, inner, closed, &wg)
+	err := p.resume(ctx)
+	close(p.started)
+	if err == nil {
+		err = p.serve(ctx, inner, changed, &wg)
+	}
 	p.refuse()
 	cancel()
 	wg.Wait()
 	p.js.CleanupPublisher()
+	return errors.Join(err, p.stopAll(), p.unconfirmed())
+}
+
+// Started is closed when Run has begun, and has opened the sessions of which the outbox
+// holds something: a Close that comes earlier does not wait for them.
+func (p *Publisher) Started() <-chan struct{} { return p.started }
+
+// stopAll ends all sessions and gives the outbox up.
+func (p *Publisher) stopAll() error {
 	for _, s := range p.all() {
 		s.stop(ErrClosed)
 	}
-	return errors.Join(err, p.unconfirmed())
+	if p.box == nil {
+		return nil
+	}
+	if err := p.box.Close(); err != nil {
+		return fmt.Errorf("close outbox: %w", err)
+	}
+	return nil
 }
 
 // serve starts sessions as they are opened, until Run has to end.
-func (p *Publisher) serve(ctx, inner context.Context, closed <-chan nats.Status, wg *sync.WaitGroup) error {
+func (p *Publisher) serve(ctx, inner context.Context, changed <-chan nats.Status, wg *sync.WaitGroup) error {
 	done := ctx.Done()
 	for {
 		if p.nc.IsClosed() {
@@ -133,7 +175,11 @@ func (p *Publisher) serve(ctx, inner context.Context, closed <-chan nats.Status,
 			for _, s := range ready {
 				wg.Go(func() { s.run(inner) })
 			}
-		case <-closed:
+		case <-changed:
+			// What is not materialized may have to be sent again.
+			for _, s := range p.all() {
+				wake(s.wake)
+			}
 		case <-p.flushed:
 			return nil
 		case <-done:
@@ -150,7 +196,8 @@ func (p *Publisher) serve(ctx, inner context.Context, closed <-chan nats.Status,
 // Close accepts nothing more, waits until all that was accepted is stored or ctx
 // ends, ends Run and waits for that. The error is nil if all of it is stored,
 // else an *[UnconfirmedError]. What is stored and not yet materialized is
-// INGEST's to keep and is not listed. It may be called more than once, and
+// INGEST's to keep and is not listed. With an outbox it waits until all is
+// materialized, and what is not is listed and goes on when the outbox is opened again. It may be called more than once, and
 // without Run. It does not close the connection.
 func (p *Publisher) Close(ctx context.Context) error {
 	if p.isRunning() {
@@ -160,10 +207,7 @@ func (p *Publisher) Close(ctx context.Context) error {
 	}
 	p.refuse()
 	p.flushOnce.Do(func() { close(p.flushed) }) // a Run that comes now ends at once
-	for _, s := range p.all() {
-		s.stop(ErrClosed)
-	}
-	return p.unconfirmed()
+	return errors.Join(p.stopAll(), p.unconfirmed())
 }
 
 // flush waits until everything is stored or ctx ends, and lets Run end.

@@ -14,31 +14,42 @@ type Outcome struct {
 	// Ordinal is the relay event's place in the session's chain, 0 if the
 	// message is none.
 	Ordinal uint64
+	// Duplicate says that the bus knew the message although it was sent once: its
+	// event id or its place in the chain was there before.
+	Duplicate bool
 }
 
 // Receipt stands for one accepted message or relay event. Nobody has to wait for
 // it, or keep it. It is safe for concurrent use.
 type Receipt struct {
 	s       *Session
-	ordinal uint64 // of a relay event, else 0
-	count   uint64 // of a message without a chain, set when it is sent
+	eventID string // of a message that has one, else empty
 
 	// Guarded by s.mu.
+	ordinal uint64 // of a relay event with a place, else 0
+	count   uint64 // of a message that has one, set when it is sent
 	seq     uint64 // in INGEST; 0 while it is not stored
 	stored  bool
 	applied bool
-	loose   bool          // stored, and the session no longer follows it: ask
-	err     error         // it will never be stored, or never be applied
-	wake    chan struct{} // closed at the next change; nil if nobody waits
+	// duplicate is known only from a hint.
+	duplicate bool
+	loose     bool          // stored, and the session no longer follows it: ask
+	err       error         // it will never be stored, or never be applied
+	wake      chan struct{} // closed at the next change; nil if nobody waits
 }
 
 // Ordinal returns the relay event's place in the session's chain, 0 if the
-// receipt is that of a message without a chain.
-func (r *Receipt) Ordinal() uint64 { return r.ordinal }
+// receipt is that of a message without a chain, or while the session's place is not
+// known, see [Options].Unplaced.
+func (r *Receipt) Ordinal() uint64 {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	return r.ordinal
+}
 
 // Stored waits until INGEST has acknowledged the message and returns its sequence
-// there, 0 if all that is known is that the bus has applied it. When ctx ends before, the error holds its cause and that of the latest
-// attempt, such as ErrFull or ErrNotPermitted; the message is still being sent.
+// there, 0 if all that is known is that the bus has applied it. When ctx ends before,
+// the error holds its cause and that of the latest attempt, such as ErrFull or ErrNotPermitted; the message is still being sent.
 // ErrTooLarge, ErrForked, ErrForgotten, ErrLost and ErrClosed are final.
 func (r *Receipt) Stored(ctx context.Context) (ingestSeq uint64, err error) {
 	err = r.wait(ctx, func() (bool, error) { return r.stored, r.err })
@@ -64,7 +75,7 @@ func (r *Receipt) Materialized(ctx context.Context) (Outcome, error) {
 	}
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
-	return Outcome{IngestSeq: r.seq, Ordinal: r.ordinal}, nil
+	return Outcome{IngestSeq: r.seq, Ordinal: r.ordinal, Duplicate: r.duplicate}, nil
 }
 
 // wait waits until done says so or fails, which is asked with the session locked.

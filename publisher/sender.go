@@ -15,7 +15,8 @@ func (s *Session) run(ctx context.Context) {
 	var questions sync.WaitGroup
 	defer questions.Wait()
 	for ctx.Err() == nil {
-		m, ask, wait, ok := s.next(time.Now())
+		m, place, ask, wait, ok := s.next(time.Now())
+		s.tell()
 		if ask {
 			// Beside the sending, which must not wait for a service.
 			questions.Go(func() { s.ask(ctx) })
@@ -24,6 +25,8 @@ func (s *Session) run(ctx context.Context) {
 		case !ok:
 			s.sayEnded(ctx)
 			return
+		case place:
+			s.seekPlace(ctx)
 		case m != nil:
 			s.attempt(ctx, m)
 		case !s.rest(ctx, wait):
@@ -34,6 +37,7 @@ func (s *Session) run(ctx context.Context) {
 
 // sayEnded logs why the session has ended, unless it was closed.
 func (s *Session) sayEnded(ctx context.Context) {
+	s.tell()
 	if err := s.Err(); !errors.Is(err, ErrClosed) {
 		s.p.o.Logger.ErrorContext(ctx, "session has ended", slog.String("workspace", s.key.Workspace), slog.String("session", s.key.Session), slog.Any("err", err))
 	}
@@ -56,17 +60,17 @@ func (s *Session) rest(ctx context.Context, wait time.Duration) bool {
 	return true
 }
 
-// next says what to do: send m, ask what became of what is stored, or wait, for
-// ever if wait is 0. ok is false when the session has ended.
-func (s *Session) next(now time.Time) (m *message, ask bool, wait time.Duration, ok bool) {
+// next says what to do: send m, ask where the session stands, ask what became of what
+// is stored, or wait, for ever if wait is 0. ok is false when the session has ended.
+func (s *Session) next(now time.Time) (m *message, place, ask bool, wait time.Duration, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
-		return nil, false, 0, false
+		return nil, false, false, 0, false
 	}
 	if d := s.retryAt.Sub(now); d > 0 {
 		wait = d
-	} else {
+	} else if place = s.needsPlaceLocked() && s.sending == nil; !place {
 		m = s.chooseLocked()
 	}
 	if !s.askAt.IsZero() && !s.isAsking {
@@ -76,40 +80,72 @@ func (s *Session) next(now time.Time) (m *message, ask bool, wait time.Duration,
 			wait = d
 		}
 	}
-	return m, ask, wait, true
+	return m, place, ask, wait, true
 }
 
 // chooseLocked returns the message to send now, nil if there is none: the one that
 // is tried again, then what INGEST has lost, then what waits.
 func (s *Session) chooseLocked() *message {
+	if n := s.p.nc.Stats().Reconnects; s.box != nil && n != s.connects {
+		s.connects = n
+		s.againLocked()
+	}
 	if s.sending != nil && s.sending.settled {
 		s.sending = nil // a hint was faster than the acknowledgement
 	}
 	if s.sending != nil {
 		return s.sending
 	}
-	if s.again > 0 {
+	if s.again > 0 || s.aside {
 		for _, m := range s.sent {
-			if m.again {
+			if m.again || !m.stored {
 				s.sending = m
 				return m
 			}
 		}
+		s.aside = false
 	}
 	if len(s.waiting.items) == 0 {
 		return nil
 	}
 	n, size := s.waiting.page(s.pageLimit())
+	if n == 0 {
+		return nil
+	}
 	items := s.waiting.take(n)
 	if class := items[0].class; class == bus.ClassProjection {
 		s.sending = newPage(s.p.subjects.Ingest(s.key, class), items, size)
 	} else {
-		s.count++
-		s.sending = newCounted(s.p.subjects.Ingest(s.key, class), s.id, s.count, items[0])
-		items[0].receipt.count = s.count
+		count := items[0].count
+		if count == 0 && items[0].eventID == "" {
+			s.count++
+			count = s.count
+			items[0].receipt.count = count
+		}
+		s.sending = newSingle(s.p.subjects.Ingest(s.key, class), s.id, count, items[0])
 	}
 	s.sent = append(s.sent, s.sending)
 	return s.sending
+}
+
+// cameBack reports whether the connection was lost and came back since a message was
+// chosen: with an outbox another one may come first now, see againLocked.
+func (s *Session) cameBack() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.box != nil && s.p.nc.Stats().Reconnects != s.connects
+}
+
+// againLocked has all sent again that is not known to be materialized, in its order
+// and before anything new: the connection was lost, so the server may have been set
+// back to where it does not have it, and messages without a chain would be applied
+// in the order in which they come.
+func (s *Session) againLocked() {
+	s.aside = s.sending != nil
+	s.sending = nil
+	for _, m := range s.sent {
+		s.markLocked(m)
+	}
 }
 
 // pageLimit is the most bytes of a page with more than one event.
@@ -123,7 +159,10 @@ func (s *Session) pageLimit() int {
 
 // attempt sends m once and notes what came of it.
 func (s *Session) attempt(ctx context.Context, m *message) {
-	seq, err := s.p.publish(ctx, m.msg)
+	if s.mustAsk(m) && !s.askBefore(ctx, m) {
+		return
+	}
+	seq, err := s.p.publish(ctx, m.msg, s)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
@@ -138,6 +177,8 @@ func (s *Session) attempt(ctx context.Context, m *message) {
 		s.sending = nil
 		s.workedLocked()
 		s.storedLocked(m, seq)
+	case errors.Is(err, errCameBack):
+		// What comes first now is chosen anew.
 	case ctx.Err() != nil:
 		m.unsure = true
 	case errors.Is(err, ErrTooLarge):
@@ -169,18 +210,40 @@ func (s *Session) tooLargeLocked(m *message, err error) {
 	case m.page() && len(m.items) > 1:
 		s.p.pageMost.Store(int64(len(m.msg.Data) / 2))
 		s.dropLocked(m)
+		if !m.pending {
+			s.unstored += len(m.items)
+		}
 		s.waiting.unshift(m.items)
 	case m.page():
 		s.endLocked(err)
 	default:
-		if m.count == s.count && !m.unsure && !m.stored {
+		if s.box == nil && m.count == s.count && m.count != 0 && !m.unsure && !m.stored {
 			s.count-- // it was never stored, so it is free
 		}
 		if s.refused == nil {
 			s.refused = err
 		}
+		if s.box != nil && m.count != 0 && !m.unsure && !m.stored && !m.filler {
+			s.fillLocked(m, err)
+			return
+		}
 		s.failLocked(m, err)
 	}
+}
+
+// fillLocked has a message that saves nothing sent under the count of one that
+// INGEST will not take: the next ones have theirs already, and the bus bears only so
+// many counts that never come.
+func (s *Session) fillLocked(m *message, err error) {
+	for _, r := range m.receipts {
+		r.err = err
+		r.changedLocked()
+		s.failureLocked(r, err)
+	}
+	m.receipts, m.filler, m.class = nil, true, bus.ClassSession
+	m.msg.Subject = s.p.subjects.Ingest(s.key, m.class)
+	m.msg.Data = []byte(fence)
+	s.sending = m
 }
 
 // storedLocked notes that INGEST has acknowledged m.
@@ -188,6 +251,8 @@ func (s *Session) storedLocked(m *message, seq uint64) {
 	first := !m.stored
 	anew := seq <= s.lastSeq
 	m.seq, m.stored = seq, true
+	m.sentMore = m.sentMore || !first || m.unsure || m.resumed
+	m.ackedAt = time.Now()
 	s.lastSeq = seq
 	for _, r := range m.receipts {
 		r.seq, r.stored = seq, true
@@ -226,9 +291,15 @@ func (s *Session) storedLocked(m *message, seq uint64) {
 	s.idleLocked()
 }
 
-// unpendLocked gives back the room of m's items, which are stored or never will be.
+// unpendLocked notes that m's items are stored or never will be. Without an outbox
+// their room is given back.
 func (s *Session) unpendLocked(m *message) {
-	s.unstored -= len(m.items)
-	s.p.budget.release(costOf(m.items))
-	m.items = nil
+	if m.pending {
+		m.pending = false
+		s.unstored -= len(m.items)
+	}
+	if s.box == nil {
+		s.p.budget.release(costOf(m.items))
+		m.items = nil
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/skaldbus/skald/bus"
+	"github.com/skaldbus/skald/publisher/outbox"
 )
 
 // Session publishes what happens in one session, in the order of the calls: one
@@ -18,21 +19,36 @@ import (
 // that run at the same time have no order between them.
 type Session struct {
 	p      *Publisher
+	box    *outbox.Box // nil without an outbox
 	key    bus.Key
-	id     string // of this opening, for counts
+	id     string // for counts: of this opening, with an outbox of the first one
 	sub    *nats.Subscription
 	wake   chan struct{} // says that there may be something to do; holds one token
 	closed chan struct{} // closed by Close
 	once   sync.Once
 
 	mu      sync.Mutex
-	open    bool              // the position at the start is known
+	open    bool              // the position at the start is known, or not needed to send
 	start   bus.ChainPosition // where it stood when it was opened
 	end     bus.ChainPosition // of the last event that was accepted
 	applied bus.ChainPosition // the highest that the bus is known to have applied
 	count   uint64            // the last count that was given out
 	heard   uint64            // the highest INGEST sequence that a hint named
 	lastSeq uint64            // of the last acknowledged message
+
+	placed   bool          // end is known
+	presumed bool          // end follows from a journal, and the bus may know more of it
+	ask1st   bool          // the bus is to be asked where it stands before anything is sent
+	adopted  bool          // a caller has opened it; otherwise the outbox has
+	wanted   bool          // somebody waits for the place
+	place    chan struct{} // closed when placed is set, or the session has ended
+	fence    uint64        // INGEST sequence behind which the place is to be known, 0 if none
+	fenceAt  time.Time     // when it was stored
+	used     *usage        // the counts that the bus knew when it was asked first
+	batch    *outbox.Batch // what was added to the outbox last
+	failures []Failure     // not told yet
+	connects uint64        // how often the connection had come back when something was chosen last
+	aside    bool          // of sent one is neither stored nor in flight
 
 	waiting  queue
 	sent     []*message // in order of their forming; the last one may be in flight
@@ -65,8 +81,12 @@ type ObserveOptions struct {
 	RecordedAt time.Time
 }
 
-// Position returns the chain position of the last event that was accepted: a
-// worker with a journal goes on with the event after it.
+// Position returns the chain position of the last event that was accepted: a worker
+// goes on with the observation after that ordinal, and so says none twice.
+//
+// With an outbox that holds the session it is what this or an earlier process on the
+// directory has had accepted, also without a connection. Else, while the bus has not been
+// asked (see [Options].Unplaced), it is zero.
 func (s *Session) Position() bus.ChainPosition {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,6 +97,9 @@ func (s *Session) Position() bus.ChainPosition {
 // chain, in format 1. The bytes are kept as they are but for white space between
 // tokens, and copied. It blocks while the publisher is full; accepted is not yet
 // stored, see [Receipt].
+//
+// With an outbox it returns when the observation is on disk, and ErrNotKept says
+// that it could not be brought there.
 //
 // A *[bus.InvalidError] or ErrTooLarge refuses the observation and leaves the
 // chain as it was, and so does the end of ctx. With ErrForked, ErrForgotten,
@@ -98,10 +121,19 @@ func (s *Session) Observe(ctx context.Context, observation []byte, o ObserveOpti
 		o.RecordedAt = now
 	}
 	r := &Receipt{s: s}
+	trace := traceOf(ctx)
 	err = s.accept(ctx, 1, len(compact)+len(command)+eventFrame+pageFrame, func() error {
+		s.presumed = false // what follows is chained to the end: nothing else may be there
+		if !s.placed {
+			s.pushLocked(item{
+				class: bus.ClassProjection, body: compact, command: command, recordedAt: o.RecordedAt.UnixMilli(),
+				observed: true, cost: int64(len(compact)+len(command)) + eventFrame + overhead, receipt: r, trace: trace,
+			})
+			return nil
+		}
 		event, next := chained(s.end, compact, command, o.RecordedAt.UnixMilli())
 		r.ordinal = next.Ordinal
-		s.pushEventLocked(event, next, r)
+		s.pushEventLocked(event, next, r, trace)
 		return nil
 	})
 	if err != nil {
@@ -113,101 +145,24 @@ func (s *Session) Observe(ctx context.Context, observation []byte, o ObserveOpti
 // eventFrame is more than a relay event has besides observation and command id.
 const eventFrame = 288
 
-// Append takes relay events out of a journal, of either format, as they are: with
-// their ordinals, times and digests, which are checked. Format 0 counts as 1. All
-// are accepted or none; what lies at or below the position at which the session
-// was opened is skipped. The receipt is the last event's and stands for all of
-// them; if all are skipped it is that of an event which is materialized. A journal
-// whose digests are not those of the bus is ErrForked; other errors are those of
-// Observe.
-func (s *Session) Append(ctx context.Context, events ...bus.RelayEvent) (*Receipt, error) {
-	if len(events) == 0 {
-		return nil, fmt.Errorf("append: %w", &bus.InvalidError{Reason: bus.ReasonPage, Field: "events", Rule: "must not be empty"})
-	}
-	if len(events) > bus.MaxPageEvents {
-		// More would have to fit into the budget at once.
-		return nil, fmt.Errorf("append: %w", &bus.InvalidError{Reason: bus.ReasonPage, Field: "events", Rule: fmt.Sprintf("must be at most %d", bus.MaxPageEvents)})
-	}
-	for len(events) > 1 && events[0].Ordinal < s.start.Ordinal {
-		events = events[1:]
-	}
-	if e := &events[0]; e.Ordinal <= s.start.Ordinal {
-		if d, ok := bus.ParseDigest(e.Digest); e.Ordinal == s.start.Ordinal && (!ok || d != s.start.Digest) {
-			return nil, fmt.Errorf("append: event %d: %w: its digest is %.64s, the bus has %s", e.Ordinal, ErrForked, e.Digest, s.start.Digest)
-		}
-		if len(events) == 1 {
-			return &Receipt{s: s, ordinal: e.Ordinal, stored: true, applied: true}, nil
-		}
-		events = events[1:]
-	}
-	size := 0
-	for i := range events {
-		n := len(events[i].Observation) + len(events[i].CommandID) + eventFrame
-		if err := s.p.fits(n + pageFrame); err != nil {
-			return nil, fmt.Errorf("append: event %d: %w", events[i].Ordinal, err)
-		}
-		size += n
-	}
-	r := &Receipt{s: s, ordinal: events[len(events)-1].Ordinal}
-	err := s.acceptMany(ctx, len(events), int64(size), func() error {
-		// All are checked before the first is taken.
-		bodies, at := make([][]byte, len(events)), s.end
-		places := make([]bus.ChainPosition, len(events))
-		for i := range events {
-			var err error
-			if bodies[i], at, err = readyMade(at, events[i]); err != nil {
-				return err
-			}
-			places[i] = at
-		}
-		for i := range events {
-			one := r
-			if i < len(events)-1 {
-				one = &Receipt{s: s, ordinal: events[i].Ordinal}
-			}
-			s.pushEventLocked(bodies[i], places[i], one)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("append: %w", err)
-	}
-	return r, nil
-}
-
 // Activity tells what the session is doing now, one JSON object. It gives an
 // event if the object's bytes differ from the last ones. Errors are those of Observe.
 func (s *Session) Activity(ctx context.Context, object []byte) (*Receipt, error) {
 	body, err := activityBody(object, time.Now())
-	return s.say(ctx, "activity", bus.ClassActivity, body, err)
+	return s.say(ctx, "activity", Message{Class: bus.ClassActivity, Body: body}, err)
 }
 
 // Error reports an error outside the chain. commandID is the command that it
 // belongs to, empty if none. Errors are those of Observe.
 func (s *Session) Error(ctx context.Context, message, commandID string) (*Receipt, error) {
 	body, err := errorBody(message, commandID, time.Now())
-	return s.say(ctx, "error", bus.ClassError, body, err)
+	return s.say(ctx, "error", Message{Class: bus.ClassError, Body: body}, err)
 }
 
 // Save saves the session's record. Errors are those of Observe.
 func (s *Session) Save(ctx context.Context, record Record) (*Receipt, error) {
 	body, err := record.appendBody(nil, time.Now())
-	return s.say(ctx, "save", bus.ClassSession, body, err)
-}
-
-// say accepts a message without a chain, whose body may have failed.
-func (s *Session) say(ctx context.Context, doing string, class bus.Class, body []byte, err error) (*Receipt, error) {
-	r := &Receipt{s: s}
-	if err == nil {
-		err = s.accept(ctx, 1, len(body), func() error {
-			s.pushLocked(item{class: class, body: body, cost: int64(len(body)) + overhead, receipt: r})
-			return nil
-		})
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", doing, err)
-	}
-	return r, nil
+	return s.say(ctx, "save", Message{Class: bus.ClassSession, Body: body}, err)
 }
 
 func (p *Publisher) fits(size int) error {
@@ -225,8 +180,9 @@ func (s *Session) accept(ctx context.Context, n, size int, push func() error) er
 }
 
 // acceptMany waits for room and calls push with the session locked. What push
-// pushes gives its room back when it is stored; the difference to size goes back
-// at once.
+// pushes gives its room back when it is stored, with an outbox when it is settled;
+// the difference to size goes back at once. push is called again if what it has
+// built on turns out not to be kept.
 func (s *Session) acceptMany(ctx context.Context, n int, size int64, push func() error) error {
 	size += int64(n) * overhead
 	if err := ctx.Err(); err != nil {
@@ -239,15 +195,28 @@ func (s *Session) acceptMany(ctx context.Context, n int, size int64, push func()
 		return err
 	}
 	s.mu.Lock()
+	var pushed int
+	var cost int64
+	var batch *outbox.Batch
 	err := s.closedLocked()
-	before := len(s.waiting.items)
-	if err == nil {
+	for again := err == nil; again; {
+		s.undoLocked()
+		before := len(s.waiting.items)
 		err = push()
+		pushed, cost = costOf(s.waiting.items[before:])
+		s.unstored += pushed
+		if batch, again = nil, false; pushed > 0 && err == nil {
+			batch, again, err = s.keepLocked(before)
+		}
+		if err != nil {
+			pushed, cost = 0, 0
+		}
 	}
-	pushed, cost := costOf(s.waiting.items[before:])
-	s.unstored += pushed
 	s.mu.Unlock()
 	s.p.budget.release(n-pushed, size-cost)
+	if err == nil {
+		err = s.kept(batch)
+	}
 	wake(s.wake)
 	return err
 }
@@ -266,15 +235,22 @@ func (s *Session) closedLocked() error {
 	return ErrClosed
 }
 
-func (s *Session) pushEventLocked(event []byte, next bus.ChainPosition, r *Receipt) {
+func (s *Session) pushEventLocked(event []byte, next bus.ChainPosition, r *Receipt, trace traceContext) {
 	s.pushLocked(item{
 		class: bus.ClassProjection, body: event, after: s.end, last: next,
-		cost: int64(len(event)) + overhead, receipt: r,
+		cost: int64(len(event)) + overhead, receipt: r, trace: trace,
 	})
 	s.end = next
 }
 
 func (s *Session) pushLocked(it item) {
+	it.acceptedAt = time.Now().UnixMilli()
+	if s.box != nil && it.class != bus.ClassProjection && it.eventID == "" {
+		// Given now, so that it stands in the outbox.
+		s.count++
+		it.count = s.count
+		it.receipt.count = it.count
+	}
 	s.waiting.push(it)
 	s.tail = it.receipt
 }

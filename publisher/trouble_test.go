@@ -36,8 +36,8 @@ func says(t testing.TB, s *publisher.Session, target error) {
 func TestTrouble_ConnectionCut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	px := newProxy(t, w.server.Addr().String())
-	p := w.publisherAt(px.url(), publisher.Options{AckTimeout: 500 * time.Millisecond})
+	px := skaldtest.NewProxy(t, w.server.Addr().String())
+	p := w.publisherAt(px.URL(), publisher.Options{AckTimeout: 500 * time.Millisecond})
 	sessions := []*publisher.Session{p.open(key("a")), p.open(key("b")), p.open(key("c"))}
 	const n = 600
 	for i := range n {
@@ -51,7 +51,7 @@ func TestTrouble_ConnectionCut(t *testing.T) {
 			}
 		}
 		if i%100 == 50 {
-			px.cut()
+			px.Cut()
 		}
 	}
 	p.shut()
@@ -134,12 +134,9 @@ func TestTrouble_NoStreamNoService(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, natsd.Options{SyncInterval: time.Minute})
 	p := w.publisher(publisher.Options{})
-	_, err := p.Session(within(t, 300*time.Millisecond), key("s"))
-	require.ErrorIs(t, err, publisher.ErrNoStream)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorIs(t, p.refuses(key("s"), publisher.ErrNoStream), context.DeadlineExceeded)
 	w.create(bus.StreamOptions{})
-	_, err = p.Session(within(t, time.Second), key("s"))
-	require.ErrorIs(t, err, publisher.ErrNoService)
+	p.refuses(key("s"), publisher.ErrNoService)
 	w.startNode()
 	s := p.open(key("s"))
 	materialized(t, observe(t, s, "a"))
@@ -269,15 +266,13 @@ authorization { users = [
 	require.Equal(t, []string{"e", "o"}, w.ids(key("free")))
 	require.NoError(t, free.Err())
 
-	_, err = p.Session(within(t, time.Second), bus.Key{Workspace: "other", Session: "s"})
-	require.ErrorIs(t, err, publisher.ErrNotPermitted)
+	p.refuses(bus.Key{Workspace: "other", Session: "s"}, publisher.ErrNotPermitted)
 	err = p.Close(within(t, 20*time.Millisecond))
 	require.ErrorIs(t, err, publisher.ErrNotPermitted)
 
 	// Where answers may not be received, every attempt ends without one.
 	mute := w.publisher(publisher.Options{AckTimeout: 100 * time.Millisecond}, nats.UserInfo("mute", "m"))
-	_, err = mute.Session(within(t, time.Second), key("t"))
-	require.ErrorIs(t, err, publisher.ErrNotPermitted)
+	mute.refuses(key("t"), publisher.ErrNotPermitted)
 }
 
 // A server that takes messages and does not answer is a time-out, not more.
@@ -288,13 +283,20 @@ func TestTrouble_Timeout(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, w.nc.Flush())
 	p := w.publisher(publisher.Options{AckTimeout: 50 * time.Millisecond})
-	_, err = p.Session(within(t, 500*time.Millisecond), key("s"))
-	require.ErrorIs(t, err, publisher.ErrTimeout)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	opened := make(chan error, 1)
+	go func() {
+		_, err := p.Session(ctx, key("s"))
+		opened <- err
+	}()
 	// Each attempt has the same bytes.
-	first, err := sub.NextMsg(time.Second)
+	first, err := sub.NextMsg(skaldtest.Timeout)
 	require.NoError(t, err)
-	second, err := sub.NextMsg(time.Second)
+	second, err := sub.NextMsg(skaldtest.Timeout)
 	require.NoError(t, err)
+	cancel()
+	require.ErrorIs(t, <-opened, publisher.ErrTimeout)
 	require.Equal(t, first.Data, second.Data)
 	require.Equal(t, first.Header, second.Header)
 }
