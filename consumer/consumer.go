@@ -16,7 +16,8 @@ import (
 
 // Handler takes one event. Returning nil acknowledges it; an error ends Run, and
 // the event comes again. ctx ends when Run has to stop, also since another process
-// has taken the durable over; then the handler should return soon.
+// has taken the durable over; then the handler should return soon. It carries the
+// event's trace context, see [WithTrace].
 type Handler func(ctx context.Context, ev bus.Event) error
 
 // Consumer follows EVENTS. Make one with [New], run it once with [Consumer.Run].
@@ -41,6 +42,7 @@ type Stats struct {
 	Foreign     int64 // messages skipped since no materializer wrote them
 	Void        int64 // messages skipped since they only take a number
 	Interrupted int64 // times that reading broke off and began again
+	Pages       int64 // pages that were read from the table; only a [Follower] reads any
 }
 
 // New returns a consumer of the options' events. It asks the server nothing. The
@@ -50,12 +52,22 @@ func New(js jetstream.JetStream, o Options) (*Consumer, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("consumer options: %w", err)
 	}
+	if o.Session != "" && o.Workspace == "" {
+		return nil, fmt.Errorf("consumer options: %w", &bus.InvalidError{
+			Field: "session", Rule: "needs its workspace: several may have a session of one id",
+		})
+	}
+	return newConsumer(js, o), nil
+}
+
+// newConsumer takes options that are complete and valid.
+func newConsumer(js jetstream.JetStream, o Options) *Consumer {
 	c := &Consumer{js: js, o: o, log: o.Logger, stream: o.Subjects.EventsStream(), filters: o.filters()}
 	if o.Durable != "" {
 		c.durable = DurableName(o.Durable)
 		c.log = c.log.With(slog.String("durable", o.Durable))
 	}
-	return c, nil
+	return c
 }
 
 // Cursor returns how far Run has come: the number up to which every event of the
@@ -100,7 +112,7 @@ func (c *Consumer) Run(ctx context.Context, handle Handler) error {
 }
 
 func (c *Consumer) run(ctx context.Context, handle Handler) error {
-	f := &follower{c: c, handle: handle}
+	f := &reading{c: c, handle: handle}
 	if c.durable == "" {
 		return f.follow(ctx)
 	}

@@ -1,6 +1,17 @@
-// Package consumer is what readers use to follow EVENTS: the events of a workspace,
-// of one session, of some types, or all of them, one at a time and in the order of
-// their numbers.
+// Package consumer is what readers use: the events of a workspace, of one session, of
+// some types, or all of them, one at a time and in the order of their numbers.
+//
+// There are two ways, with one cursor for both:
+//
+//   - [Follow] gives an iterator over everything behind a cursor: history from the
+//     table, over the NATS service, then EVENTS as it grows. It is what most readers
+//     want.
+//   - [Consumer] reads EVENTS alone, and the server can remember its place under a
+//     name ([Options.Durable]), which one process at a time may read.
+//
+// Connect with nats.MaxReconnects(-1): by default nats.go gives up after 60 tries, about
+// two minutes, and a closed connection ends the reading. examples/go/reader is a whole
+// program.
 //
 // # The handler's contract
 //
@@ -51,6 +62,44 @@
 // goes on, beside the new reader's first ones. Who can not have that compares in a
 // transaction of its own, as with From.
 //
+// # Following: from the table to EVENTS and back
+//
+//	    cursor
+//	      │
+//	      ▼             within 1,000 of the end
+//	 pages of the table ───────────────────────→ EVENTS, behind the cursor
+//	      ▲                                          │
+//	      └──────────────────────────────────────────┘
+//	20,000 behind, or what comes next has left EVENTS
+//
+// [Follower.Events] hands over at the cursor's number, in both directions: no number
+// lies between, since a number in the table is one in EVENTS. Whoever begins at a
+// cursor asks the table first, which alone knows that the cursor is older than what
+// is kept. Then EVENTS is enough: a table that does not answer, or a replica that has
+// not reached the cursor, is asked again or done without as long as EVENTS holds what
+// comes next, and waited for only where it does not. A replica that lags never takes a
+// reader back: each page is asked for behind the cursor, with the epoch.
+//
+// A page moves the cursor to the last number that the store has examined, so a
+// follower of rare events does not stand still. Of several types, which one request
+// can not name together, the pages carry the other events of the workspace as well.
+//
+// # Where the cursor is kept
+//
+//   - [FollowOptions.Store] with a [FileCursor] or a [SQLCursor]: saved every 200 ms
+//     and at the end. After a kill the last events come again.
+//   - [SQLCursor.SaveIn] in the transaction of the work on the event, and
+//     [FollowOptions.From] with what [SQLCursor.Load] returns: each event has its
+//     effect exactly once. A second process under the same name gets
+//     [ErrCursorTaken], and its work is rolled back with the cursor.
+//
+// # Traces
+//
+// Where the worker's message had a W3C trace context, the handler's ctx carries it
+// ([WithTrace]), so that what a reader does can be seen in, or linked to, the worker's
+// trace. Only OpenTelemetry's API is used. It is a header in EVENTS and no part of the
+// event: what is read from the table comes without.
+//
 // # Errors instead of silence
 //
 // Before it begins, and whenever it begins again, Run compares its place with what
@@ -74,7 +123,7 @@
 //
 // # What it leaves on the server
 //
-// A running reader has one JetStream consumer in memory, without acknowledgements,
+// A running reader, Consumer or Follower, has one JetStream consumer in memory, without acknowledgements,
 // that goes when Run ends, or 10 to 20 s after its connection is lost. A durable is
 // two more: one under its name ([DurableName]), which is never read from and whose
 // place is the position, until someone deletes it; and its lease, while Run goes on
@@ -83,10 +132,13 @@
 //
 // # What stands where
 //
-//   - options.go: what to read, and the names on the server.
+//   - iterate.go: Follower and its loop; table.go: pages, and when they are read.
+//   - cursor_store.go, cursor_sql.go: cursors in a file and in a database.
+//   - options.go: what a Consumer reads, and the names on the server.
 //   - consumer.go: Consumer and Run.
 //   - follow.go: a Run's place, its beginnings, and the handing over.
 //   - view.go: what EVENTS says of itself, and whose a message is.
+//   - trace.go: an event's trace context.
 //   - source.go: reading ahead from one JetStream consumer; quiet.go: noticing that
 //     something was lost when nothing more comes.
 //   - position.go, lease.go: a durable's place, and the right to it.

@@ -37,6 +37,7 @@ func TestRun_InUse(t *testing.T) {
 		require.ErrorIs(t, err, consumer.ErrInUse)
 		require.ErrorContains(t, err, "process "+strconv.Itoa(os.Getpid()))
 		require.Less(t, time.Since(began), 3*time.Second)
+		require.Zero(t, second.c.Stats().Interrupted, "it was not tried again")
 		require.Empty(t, second.seqs())
 	}
 	w.fail(keyA, 5)
@@ -48,7 +49,7 @@ func TestRun_InUse(t *testing.T) {
 	began := time.Now()
 	third := w.read(js, consumer.Options{Durable: "d"}, nil)
 	w.fail(keyA, 1)
-	third.reach(11)
+	third.reach(11) // one that finds the name in use is refused
 	require.Less(t, time.Since(began), 3*time.Second)
 	third.finish()
 	require.Equal(t, []uint64{11}, third.seqs())
@@ -112,7 +113,7 @@ func TestRun_TakeOver(t *testing.T) {
 	})
 	<-entered
 	w.saved("d", 49)
-	p.freeze(true)
+	p.Hold(true)
 	began := time.Now()
 	second := w.read(w.js, consumer.Options{Durable: "d"}, nil)
 	second.reach(100)
@@ -120,7 +121,7 @@ func TestRun_TakeOver(t *testing.T) {
 	require.Equal(t, span(50, 100), second.seqs())
 
 	close(leave)
-	p.freeze(false)
+	p.Hold(false)
 	require.ErrorIs(t, first.wait(), consumer.ErrInUse)
 	require.Zero(t, late.Load())
 	require.Equal(t, span(1, 50), first.seqs())

@@ -20,7 +20,7 @@ var (
 	// ErrStreamReplaced: EVENTS is another stream than the one Run began with, so
 	// its numbers mean something else.
 	ErrStreamReplaced = errors.New("EVENTS was replaced")
-	// ErrRunning: Run was called a second time.
+	// ErrRunning: Run was called a second time, or a Follower is ranged over already.
 	ErrRunning = errors.New("consumer has run already")
 )
 
@@ -33,11 +33,18 @@ type CursorError struct {
 	Epoch  string     // EVENTS' epoch
 	First  uint64     // the lowest number that EVENTS still holds; Last+1 if none
 	Last   uint64     // the highest number that EVENTS has given
+	Table  bool       // the table says so: Epoch, First and Last are its own
 }
 
 // Error names the cursor, what EVENTS holds, and the way on.
 func (e *CursorError) Error() string {
 	text := fmt.Sprintf("cursor %s: %v: EVENTS of epoch %s holds %d to %d", e.Cursor, e.Err, e.Epoch, e.First, e.Last)
+	if e.Table {
+		text = fmt.Sprintf("cursor %s: %v: the table of epoch %s holds %d to %d", e.Cursor, e.Err, e.Epoch, e.First, e.Last)
+		if e.Err == bus.ErrCursorGone {
+			return text + fmt.Sprintf("; go on from %d, knowing that what lies between is lost", e.First-1)
+		}
+	}
 	switch e.Err {
 	case bus.ErrCursorAhead:
 		return text + "; it may have lost its end, which a materializer puts back, or the cursor is of another bus"
@@ -63,4 +70,6 @@ var (
 	errLostDelivery = errors.New("a message was lost on its way from the server")
 	errOtherStream  = errors.New("EVENTS is another stream")
 	errLeaseLapsed  = errors.New("the lease was not renewed in time")
+	errFarBehind    = errors.New("the table is the shorter way")
+	errNoTable      = errors.New("the table can not be paged")
 )

@@ -13,7 +13,9 @@ import (
 
 	"github.com/skaldbus/skald/bus"
 	"github.com/skaldbus/skald/consumer"
+	"github.com/skaldbus/skald/internal/api"
 	"github.com/skaldbus/skald/internal/natsd"
+	"github.com/skaldbus/skald/internal/service"
 	"github.com/skaldbus/skald/materializer"
 	"github.com/skaldbus/skald/materializer/store"
 )
@@ -44,9 +46,18 @@ func exampleBus() (js jetstream.JetStream, subjects bus.Subjects, done func()) {
 	must(st.Adopt(ctx, store.Bus{Epoch: streams.Epoch, IngestID: streams.IngestID}))
 	m, err := materializer.New(materializer.Options{Conn: nc, JS: js, Store: st, Streams: streams, Subjects: subjects})
 	must(err)
+	ends := func(ctx context.Context) (api.Ends, error) {
+		info, err := streams.Events.Info(ctx)
+		if err != nil {
+			return api.Ends{}, err
+		}
+		return api.Ends{EventsLast: info.State.LastSeq}, nil
+	}
+	answers := service.New(service.Options{API: api.New(api.Options{Reader: st.Reader(), Ends: ends}), Conn: nc, Subjects: subjects, Version: "0.0.0"})
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan error)
 	go func() { ended <- m.Run(running) }()
+	go func() { ended <- answers.Run(running) }()
 	key := bus.Key{Workspace: "acme", Session: "build 7"}
 	for _, body := range []string{`{"message":"no space"}`, `{"message":"still no space"}`, `{"message":"gave up"}`} {
 		_, err := js.Publish(ctx, subjects.Ingest(key, bus.ClassError), []byte(body))
@@ -54,6 +65,7 @@ func exampleBus() (js jetstream.JetStream, subjects bus.Subjects, done func()) {
 	}
 	return js, subjects, func() {
 		stop()
+		must(<-ended)
 		must(<-ended)
 		must(st.Close())
 		nc.Close()

@@ -21,11 +21,13 @@ const (
 	quietAgain = 30 * time.Second
 )
 
-// follower is one Run.
-type follower struct {
+// reading is one Run, or one following.
+type reading struct {
 	c      *Consumer
 	handle Handler
-	lease  *lease // nil without a durable
+	lease  *lease                      // nil without a durable
+	table  *table                      // where history is paged from; nil if only EVENTS is read
+	idle   func(context.Context) error // called when nothing has come for a while; may be nil
 
 	begun bool
 	// known is the number up to which nothing that we read can be missing: what
@@ -34,12 +36,15 @@ type follower struct {
 }
 
 // follow reads until something final happens, and begins again after anything else.
-func (f *follower) follow(ctx context.Context) error {
+func (f *reading) follow(ctx context.Context) error {
 	var wait backoff
 	var doubted time.Time
 	for {
 		before := f.c.Cursor()
 		err := f.session(ctx)
+		if errors.Is(err, errFarBehind) {
+			continue // the next session pages
+		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -50,18 +55,18 @@ func (f *follower) follow(ctx context.Context) error {
 		if err := f.c.closed(); err != nil {
 			return err
 		}
-		if doubtful(err) {
+		if doubtful(err) || !f.begun && errors.Is(err, errNoTable) {
 			if doubted.IsZero() {
 				doubted = time.Now()
 			}
-			if !f.begun || time.Since(doubted) > doubtFor {
+			if !f.begun && !errors.Is(err, errNoTable) || time.Since(doubted) > doubtFor {
 				return err
 			}
 		} else {
 			doubted = time.Time{}
 		}
-		if f.c.Cursor() != before {
-			wait.reset()
+		if f.c.Cursor() != before || errors.Is(err, bus.ErrBehind) {
+			wait.reset() // a store that is behind has made us wait
 		}
 		if f.begun {
 			f.c.count(func(s *Stats) { s.Interrupted++ })
@@ -79,7 +84,7 @@ func doubtful(err error) bool {
 }
 
 // session reads through one JetStream consumer, from its making to its end.
-func (f *follower) session(ctx context.Context) error {
+func (f *reading) session(ctx context.Context) error {
 	v, err := f.c.look(ctx)
 	if errors.Is(err, bus.ErrOtherBus) && !f.begun {
 		return final{err}
@@ -96,14 +101,19 @@ func (f *follower) session(ctx context.Context) error {
 			return err
 		}
 		f.known = at.Seq
-		if at.Seq == 0 {
+		if at.Seq == 0 && f.table == nil {
 			f.known = v.first - 1
+		}
+	}
+	if f.table != nil {
+		if v, at, err = f.page(ctx, v, at); err != nil {
+			return err
 		}
 	}
 	switch {
 	case at.Seq > v.last:
 		return v.misplaced(bus.ErrCursorAhead, at)
-	case v.gone(f.known):
+	case f.table == nil && v.gone(f.known):
 		return final{v.misplaced(bus.ErrCursorGone, at)}
 	}
 	if f.lease != nil && !f.lease.held() {
@@ -127,7 +137,7 @@ func (f *follower) session(ctx context.Context) error {
 }
 
 // begin returns behind what to begin.
-func (f *follower) begin(ctx context.Context, v view) (bus.Cursor, error) {
+func (f *reading) begin(ctx context.Context, v view) (bus.Cursor, error) {
 	o := &f.c.o
 	at := bus.Cursor{Epoch: v.epoch}
 	if o.From != nil {
@@ -150,7 +160,7 @@ func (f *follower) begin(ctx context.Context, v view) (bus.Cursor, error) {
 }
 
 // pump hands the source's messages to the handler until something ends it.
-func (f *follower) pump(ctx context.Context, s *source, bounded bool) error {
+func (f *reading) pump(ctx context.Context, s *source, bounded bool) error {
 	q := f.newQuiet(s)
 	timer := time.NewTimer(quietFor)
 	defer timer.Stop()
@@ -160,6 +170,11 @@ func (f *follower) pump(ctx context.Context, s *source, bounded bool) error {
 		case it := <-s.items:
 			batch = append(batch, it)
 		case <-timer.C:
+			if f.idle != nil {
+				if err := f.idle(ctx); err != nil {
+					return final{err}
+				}
+			}
 			if err := q.check(ctx); err != nil {
 				return err
 			}
@@ -179,11 +194,15 @@ func (f *follower) pump(ctx context.Context, s *source, bounded bool) error {
 		if err := f.takeAll(ctx, batch, bounded); err != nil {
 			return err
 		}
+		q.taken += uint64(len(batch)) // an error among them has ended it
+		if f.table != nil && f.table.pays(batch[len(batch)-1].pending) {
+			return errFarBehind
+		}
 		timer.Reset(quietFor)
 	}
 }
 
-func (f *follower) takeAll(ctx context.Context, batch []item, bounded bool) error {
+func (f *reading) takeAll(ctx context.Context, batch []item, bounded bool) error {
 	// In a stream that old messages leave, a step in the numbers is looked at
 	// after it came: what EVENTS held then tells whether the step may hide some.
 	var v view
@@ -200,7 +219,10 @@ func (f *follower) takeAll(ctx context.Context, batch []item, bounded bool) erro
 		if it.seq <= f.c.Cursor().Seq {
 			continue
 		}
-		if it.seq > f.known+1 && v.gone(f.known) {
+		if it.seq > f.known+1 && f.gone(v) {
+			if f.table != nil {
+				return errFarBehind
+			}
 			return final{v.misplaced(bus.ErrCursorGone, bus.Cursor{Epoch: v.epoch, Seq: f.known})}
 		}
 		if err := f.take(ctx, it); err != nil {
@@ -211,7 +233,7 @@ func (f *follower) takeAll(ctx context.Context, batch []item, bounded bool) erro
 	return nil
 }
 
-func (f *follower) steps(batch []item) bool {
+func (f *reading) steps(batch []item) bool {
 	last := f.known
 	for _, it := range batch {
 		if it.err == nil && it.seq > last+1 {
@@ -222,8 +244,21 @@ func (f *follower) steps(batch []item) bool {
 	return false
 }
 
+// gone reports whether numbers behind the known one may have left EVENTS by
+// themselves. With a table, number 0 is a place like any other: the table has what
+// EVENTS no longer holds.
+func (f *reading) gone(v view) bool {
+	if f.table != nil {
+		return v.bounded && v.first > f.known+1
+	}
+	return v.gone(f.known)
+}
+
+// handled counts an event that the handler took.
+func handled(s *Stats) { s.Handled++ }
+
 // take hands one message to the handler, or skips it.
-func (f *follower) take(ctx context.Context, it item) error {
+func (f *reading) take(ctx context.Context, it item) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -231,13 +266,13 @@ func (f *follower) take(ctx context.Context, it item) error {
 	if f.lease != nil && !f.lease.held() {
 		return errLeaseLapsed
 	}
-	count := func(s *Stats) { s.Handled++ }
+	count := handled
 	if it.msg.Subject() == f.c.o.Subjects.Void() {
 		count = func(s *Stats) { s.Void++ }
 	} else if ev, ok := f.c.parse(it.seq, it.msg); !ok {
 		count = func(s *Stats) { s.Foreign++ }
 		f.c.log.WarnContext(ctx, "EVENTS holds a message that no materializer wrote", slog.Uint64("seq", it.seq), slog.String("subject", it.msg.Subject()))
-	} else if err := f.handle(ctx, ev); err != nil {
+	} else if err := f.handle(WithTrace(ctx, ev), ev); err != nil {
 		return final{fmt.Errorf("handle event %d: %w", it.seq, err)}
 	}
 	f.c.advance(it.seq, count)

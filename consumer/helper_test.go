@@ -37,9 +37,8 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	w := &world{t: t, subj: skaldtest.Subjects(t), o: natsd.Options{Dir: t.TempDir(), SyncInterval: time.Minute}}
+	w := &world{t: t, subj: skaldtest.Subjects(t), o: natsd.Options{Dir: t.TempDir(), Listen: skaldtest.FreeAddress(t), SyncInterval: time.Minute}}
 	w.server = skaldtest.ServerWith(t, w.o)
-	w.o.Listen = w.server.Addr().String()
 	w.nc, w.js = skaldtest.Connect(t, w.server)
 	w.streams = skaldtest.Streams(t, w.js)
 	var err error
@@ -66,7 +65,12 @@ func (w *world) materialize() {
 	require.NoError(w.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	go func() { defer close(done); _ = m.Run(ctx) }()
+	go func() {
+		defer close(done)
+		if err := m.Run(ctx); err != nil {
+			w.t.Log("the materializer has ended: ", err)
+		}
+	}()
 	w.stop = sync.OnceFunc(func() { cancel(); <-done; nc.Close() })
 	w.t.Cleanup(w.stop)
 }

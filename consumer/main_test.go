@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/skaldbus/skald/internal/skaldtest"
 )
 
 // TestMain fails if a test leaves a goroutine: Run promises that none outlives it.
@@ -13,5 +13,5 @@ func TestMain(m *testing.M) {
 	if os.Getenv(envChild) != "" {
 		os.Exit(child())
 	}
-	goleak.VerifyTestMain(m)
+	skaldtest.VerifyLeaks(m)
 }

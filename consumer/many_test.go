@@ -2,10 +2,7 @@ package consumer_test
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -81,14 +78,7 @@ func TestRun_ManyEphemeral(t *testing.T) {
 // filter, in order. SKALD_TEST_SEED repeats a run.
 func TestRun_Random(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	if v := os.Getenv("SKALD_TEST_SEED"); v != "" {
-		var err error
-		seed, err = strconv.ParseUint(v, 10, 64)
-		require.NoError(t, err)
-	}
-	t.Logf("SKALD_TEST_SEED=%d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
+	rnd := seeded(t)
 	w := newWorld(t)
 	keys := []bus.Key{keyA, keyB, keyC, {Workspace: "ä.*", Session: ">"}}
 	filters := []consumer.Options{
@@ -97,7 +87,7 @@ func TestRun_Random(t *testing.T) {
 	}
 	type actor struct {
 		o    consumer.Options
-		p    *proxy
+		p    *skaldtest.Proxy
 		nc   *nats.Conn
 		js   jetstream.JetStream
 		r    *reader // nil while it is stopped
@@ -148,7 +138,7 @@ func TestRun_Random(t *testing.T) {
 		case n < 14:
 			stop(a)
 		case n < 17:
-			a.p.cut()
+			a.p.Cut()
 		case n < 18:
 			away := map[string]bool{} // durables whose position only the server knows
 			for _, a := range actors {

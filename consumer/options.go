@@ -74,8 +74,6 @@ func (o Options) validate() error {
 		}
 	}
 	switch {
-	case o.Session != "" && o.Workspace == "":
-		return refuse("session", "needs its workspace: several may have a session of one id")
 	case o.From != nil && o.From.Seq > bus.MaxSeq:
 		return refuse("from", "must be at most %d", uint64(bus.MaxSeq))
 	case o.From != nil && o.Newest:
@@ -94,7 +92,7 @@ func (o Options) validate() error {
 // filters returns the subjects of the events to read. Ids are escaped and types
 // checked, so no value is a wildcard, and no two filters overlap.
 func (o Options) filters() []string {
-	if o.Workspace == "" && len(o.Types) == 0 {
+	if o.Workspace == "" && o.Session == "" && len(o.Types) == 0 {
 		return []string{o.Subjects.EventsFilter()}
 	}
 	workspace, session := "*", "*"

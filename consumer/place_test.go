@@ -26,12 +26,14 @@ func TestRun_CursorAhead(t *testing.T) {
 	for _, durable := range []string{"", "d"} {
 		for _, seq := range []uint64{13, 5000, bus.MaxSeq} {
 			began := time.Now()
-			err := w.read(w.js, consumer.Options{Durable: durable, From: from(seq)}, nil).wait()
+			r := w.read(w.js, consumer.Options{Durable: durable, From: from(seq)}, nil)
+			err := r.wait()
 			require.ErrorIs(t, err, bus.ErrCursorAhead)
 			var at *consumer.CursorError
 			require.ErrorAs(t, err, &at)
 			require.Equal(t, consumer.CursorError{Err: bus.ErrCursorAhead, Cursor: bus.Cursor{Epoch: w.streams.Epoch, Seq: seq}, Epoch: w.streams.Epoch, First: 1, Last: 12}, *at)
 			require.Less(t, time.Since(began), time.Second)
+			require.Zero(t, r.c.Stats().Interrupted, "it was not tried again")
 		}
 	}
 	require.Empty(t, w.consumers(), "nothing was made for a place that is not there")
@@ -114,8 +116,10 @@ func TestRun_StreamMissing(t *testing.T) {
 	require.ErrorIs(t, d.wait(), bus.ErrStreamMissing)
 	for _, durable := range []string{"", "d"} {
 		began := time.Now()
-		require.ErrorIs(t, w.read(w.js, consumer.Options{Durable: durable}, nil).wait(), bus.ErrStreamMissing)
+		r := w.read(w.js, consumer.Options{Durable: durable}, nil)
+		require.ErrorIs(t, r.wait(), bus.ErrStreamMissing)
 		require.Less(t, time.Since(began), time.Second)
+		require.Zero(t, r.c.Stats().Interrupted, "it was not tried again")
 	}
 }
 

@@ -12,16 +12,17 @@ import (
 // lost on its way is noticed by the next one; if there is no next one, nobody would
 // send it again, since the server holds that it was delivered.
 type quiet struct {
-	f *follower
+	f *reading
 	s *source
 
+	taken      uint64    // messages that were handed on
 	asked      time.Time // when the server was asked last; zero if never
 	received   uint64    // what had come by then
 	reconnects uint64    // how often the connection had come back by then
 	missing    bool      // the server had sent more than had come
 }
 
-func (f *follower) newQuiet(s *source) *quiet {
+func (f *reading) newQuiet(s *source) *quiet {
 	return &quiet{f: f, s: s, reconnects: f.c.js.Conn().Stats().Reconnects}
 }
 
@@ -30,6 +31,11 @@ func (f *follower) newQuiet(s *source) *quiet {
 func (q *quiet) check(ctx context.Context) error {
 	conn := q.f.c.js.Conn()
 	received, reconnects := q.s.received.Load(), conn.Stats().Reconnects
+	if received != q.taken {
+		// It is not quiet: messages wait to be taken, and EVENTS' end below would be
+		// taken for a place behind them.
+		return nil
+	}
 	occasion := received != q.received || reconnects != q.reconnects || q.missing
 	if !conn.IsConnected() || !occasion && time.Since(q.asked) < quietAgain {
 		return nil

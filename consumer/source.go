@@ -28,9 +28,10 @@ const (
 
 // item is a message, or the error that ends the source.
 type item struct {
-	seq uint64
-	msg jetstream.Msg
-	err error
+	seq     uint64
+	pending uint64 // messages of the filter behind this one
+	msg     jetstream.Msg
+	err     error
 }
 
 // source is one JetStream consumer, in the server's memory and without
@@ -119,7 +120,7 @@ func (s *source) next(ctx context.Context) item {
 		return item{err: errLostDelivery}
 	}
 	s.received.Add(1)
-	return item{seq: meta.Sequence.Stream, msg: msg}
+	return item{seq: meta.Sequence.Stream, pending: meta.NumPending, msg: msg}
 }
 
 // close ends reading and takes the JetStream consumer away.
