@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/skaldbus/skald/bus"
 	"github.com/skaldbus/skald/materializer/projection"
@@ -15,6 +16,7 @@ import (
 // that becomes the worker's if nothing goes wrong.
 type attempt struct {
 	m       *Materializer
+	number  uint64 // of the worker's attempts, from 1
 	cache   *cache
 	batch   []*message
 	unit    *unit
@@ -27,6 +29,10 @@ type attempt struct {
 
 	stateBytes int64 // what the touched states weigh
 
+	stretches []store.Stretch        // what was read before
+	rejected  map[store.Message]bool // those of the batch that were, and were rejected then
+	again     bool                   // the message at hand was read before
+
 	prune   uint64       // what the message at hand prunes below; 0 if it does not
 	appends []*appending // under way, in the order they were sent
 }
@@ -34,9 +40,13 @@ type attempt struct {
 func (w *worker) newAttempt(batch []*message) *attempt {
 	u := &unit{units: 1, done: make([]done, 0, len(batch))}
 	u.commit.Rows = make([]store.Row, 0, len(batch)) // most messages give one fact
+	w.attempts++
+	if w.m.o.Tracer != nil {
+		u.began = time.Now()
+	}
 	return &attempt{
-		m: w.m, cache: w.cache, batch: batch, unit: u, touched: make(map[bus.Key]*cached),
-		from: w.table, place: w.place,
+		m: w.m, number: w.attempts, cache: w.cache, batch: batch, unit: u, touched: make(map[bus.Key]*cached),
+		from: w.table, place: w.place, stretches: w.stretches,
 	}
 }
 
@@ -46,7 +56,7 @@ const maxStateBytes = 64 << 20
 
 // run takes the batch and sends what EVENTS lacks. Its last append may still be
 // under way when it returns. Where the states are too big to be touched all at
-// once, it takes only a beginning of the batch.
+// once, or a few facts are appended one by one, it takes only a beginning of the batch.
 func (a *attempt) run(ctx context.Context) error {
 	defer func() { a.tail.close() }()
 	if len(a.batch) == 0 {
@@ -58,11 +68,14 @@ func (a *attempt) run(ctx context.Context) error {
 	if a.ids, err = a.cache.lookUp(ctx, a.batch, a.horizon()); err != nil {
 		return err
 	}
+	if err := a.lookBack(ctx); err != nil {
+		return err
+	}
 	for i, m := range a.batch {
 		if err := a.message(ctx, m); err != nil {
 			return err
 		}
-		if a.stateBytes > a.m.stateBytes {
+		if a.stateBytes > a.m.stateBytes || a.alone(len(a.batch)-i) {
 			a.batch = a.batch[:i+1] // the rest is another attempt's
 			break
 		}
@@ -83,15 +96,24 @@ func (a *attempt) horizon() int64 { return a.highest - a.m.o.Streams.Horizon.Nan
 // message takes one message: the state moves by its own projection, the rows by
 // what EVENTS holds, and what EVENTS lacks is queued to be appended.
 func (a *attempt) message(ctx context.Context, m *message) error {
+	a.again = heldBy(a.stretches, m.Seq, m.Time)
 	if gap := m.Seq - a.position - 1; gap > 0 {
-		a.unit.commit.Counters.Holes += int64(gap)
+		a.hole(m, gap)
+	}
+	if !a.again && (a.since == 0 || m.Time < a.since) {
+		a.since = m.Time
 	}
 	a.highest = max(a.highest, m.Time)
-	res, err := a.project(ctx, m)
+	// Followed first: a row whose message INGEST has lost says what its session knows,
+	// and m may be that very message, sent again.
+	held, err := a.follow(ctx, m)
 	if err != nil {
 		return err
 	}
-	held, err := a.follow(ctx, m)
+	if err := a.bridge(ctx, m, held); err != nil {
+		return err
+	}
+	res, err := a.project(ctx, m)
 	if err != nil {
 		return err
 	}
@@ -103,16 +125,18 @@ func (a *attempt) message(ctx context.Context, m *message) error {
 	if a.prune > 0 {
 		// Only what came before it is pruned, however far it reaches: what comes after
 		// it may be in the same commit or not, and would be pruned here and kept there.
-		c.PruneBefore = max(c.PruneBefore, min(a.prune, a.table+uint64(len(a.pending.msgs))+1))
+		c.PruneBefore = max(c.PruneBefore, min(a.prune, a.table+uint64(a.pending.rows)+1))
 		a.prune = 0
 	}
-	c.Position = store.Position{IngestSeq: m.Seq, IngestTime: m.Time, HighestTime: a.highest}
+	c.Position = store.Position{IngestSeq: m.Seq, IngestTime: m.Time, HighestTime: a.highest, Since: a.since}
 	return nil
 }
 
 // project applies the message to its session's state and notes what follows.
 func (a *attempt) project(ctx context.Context, m *message) (projection.Result, error) {
 	switch {
+	case a.skips(m):
+		return a.drop(m), nil
 	case m.subjectErr != nil:
 		return a.refuse(m, m.subjectErr), nil
 	case m.admin:
@@ -122,13 +146,13 @@ func (a *attempt) project(ctx context.Context, m *message) (projection.Result, e
 	if err != nil {
 		return projection.Result{}, err
 	}
-	if a.touched[m.Key] == nil {
-		a.touched[m.Key] = e
-		a.stateBytes += e.bytes
-	}
+	a.touch(m.Key, e)
 	var known *projection.KnownID
 	if id := m.Identity; id.EventID != "" && id.Publisher == "" {
 		known = a.cache.known(store.IDKey{Key: m.Key, EventID: id.EventID}, a.ids, a.horizon())
+		if a.expired(m, known) && !e.state.Forgotten {
+			return a.drop(m), nil
+		}
 	}
 	res := e.state.Apply(m.Message, known)
 	a.note(m, &res)
@@ -136,6 +160,15 @@ func (a *attempt) project(ctx context.Context, m *message) (projection.Result, e
 		a.unit.done[len(a.unit.done)-1].frontier = e.state.Chain.Position
 	}
 	return res, nil
+}
+
+// touch notes that the attempt may change a session's state.
+func (a *attempt) touch(k bus.Key, e *cached) {
+	if e.toucher != a.number {
+		e.toucher = a.number
+		a.touched[k] = e
+		a.stateBytes += e.bytes
+	}
 }
 
 // projectAdmin takes a control message that belongs to no session.
@@ -151,8 +184,13 @@ func (a *attempt) projectAdmin(m *message) projection.Result {
 	if err != nil {
 		return a.refuse(m, err)
 	}
-	a.prune = c.Before
-	a.unit.removals = true
+	switch c.Op {
+	case bus.OpPrune:
+		a.prune = c.Before
+		a.unit.removals = true
+	case bus.OpDiscard:
+		a.unit.commit.Discards = append(a.unit.commit.Discards, c.Entries...)
+	}
 	res := projection.Result{Outcome: projection.Applied}
 	a.note(m, &res)
 	return res
@@ -200,7 +238,11 @@ func (a *attempt) note(m *message, res *projection.Result) {
 		a.cache.remember(id)
 	}
 	if res.Forget {
-		a.unit.session(m.Key).Forget = true
+		w := a.unit.session(m.Key)
+		w.Forget = true
+		if res.Erase {
+			w.Erase = m.Seq
+		}
 		a.unit.removals = true
 	}
 	a.unit.done = append(a.unit.done, done{msg: m, outcome: res.Outcome, reason: res.Reason})

@@ -32,6 +32,8 @@ type cached struct {
 	state *projection.State
 	seq   uint64 // the INGEST message that touched it last; above the committed position it is in flight
 	bytes int64
+
+	toucher uint64 // the number of the attempt that touched it last
 }
 
 type idAdded struct {

@@ -77,10 +77,13 @@ func (m *Materializer) commit(stop, ctx context.Context, u *unit) error {
 	logged := time.Time{}
 	for {
 		m.health.waiting(checkStore)
+		began := time.Now()
 		err := m.o.Store.Commit(context.WithoutCancel(ctx), &u.commit)
 		if err == nil {
+			m.o.Observer.Committed(len(u.done), len(u.commit.Rows), time.Since(began))
 			break
 		}
+		m.o.Observer.Refused()
 		m.health.set(checkStore, err.Error())
 		if time.Since(logged) > 5*time.Second {
 			m.log.Error("the store refuses to commit; reading pauses and it is tried again", slog.Any("err", err))
@@ -98,9 +101,22 @@ func (m *Materializer) commit(stop, ctx context.Context, u *unit) error {
 		}
 	}
 	m.health.set(checkStore, "")
+	for i := range u.done {
+		m.o.Observer.Message(u.done[i].outcome, u.done[i].reason)
+	}
+	if m.o.Tracer != nil {
+		m.span(ctx, u)
+	}
 	m.committed.advance(u.commit.Position, u.units)
+	if m.o.Committed != nil {
+		m.o.Committed(u.commit.Position)
+	}
+	m.settleRestored(ctx, u.commit.Position)
 	if u.removals {
 		wake(m.removalsDue)
+	}
+	if u.irregular {
+		m.irregular()
 	}
 	if err := m.seam("committed"); err != nil {
 		return err

@@ -172,12 +172,9 @@ func (w *world) compare(m *model, n *node, r *rand.Rand, foreign map[uint64]bool
 
 	var messages, rows, wires []string
 	numbers := map[bus.Key][]uint64{}
-	left := map[uint64]bool{}
 	for i := range m.facts {
 		f := &m.facts[i]
 		if !m.live(f) {
-			// What was pruned before its session was forgotten may stay in EVENTS.
-			left[of[i]] = of[i] < m.oldest
 			continue
 		}
 		messages = append(messages, f.message(w, of[i]))
@@ -190,7 +187,7 @@ func (w *world) compare(m *model, n *node, r *rand.Rand, foreign map[uint64]bool
 	}
 	var heard []string
 	for _, msg := range w.read(w.streams.Events, 0) {
-		if !foreign[msg.seq] && !left[msg.seq] {
+		if !foreign[msg.seq] {
 			heard = append(heard, msg.heard())
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/skaldbus/skald/bus"
+	"github.com/skaldbus/skald/materializer/checkpoint"
 )
 
 // endPrefix begins the names of objects that stand for a removed end of EVENTS.
@@ -44,21 +45,11 @@ func readRemovedEnd(ctx context.Context, bucket jetstream.ObjectStore, seq uint6
 // writeRemovedEnd writes down what EVENTS' last message came from, before that
 // is deleted, and drops what was written for ends that are none any more.
 func (m *Materializer) writeRemovedEnd(ctx context.Context, seq uint64, o bus.Origin) error {
-	name := m.o.Subjects.StateBucket()
-	bucket, err := m.o.JS.ObjectStore(ctx, name)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		bucket, err = m.o.JS.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{
-			Bucket:      name,
-			Description: "what neither stream can say",
-			Replicas:    m.o.Streams.Events.CachedInfo().Config.Replicas,
-		})
-		if errors.Is(err, jetstream.ErrBucketExists) {
-			bucket, err = m.o.JS.ObjectStore(ctx, name)
-		}
-	}
+	state, err := checkpoint.Open(ctx, m.o.JS, m.o.Subjects, m.replicas())
 	if err != nil {
-		return fmt.Errorf("open %s: %w", name, err)
+		return err
 	}
+	bucket := state.Objects()
 	b, err := json.Marshal(removedEnd{Seq: seq, IngestSeq: o.Seq, IngestTime: o.Time, Index: o.Index})
 	if err != nil {
 		return fmt.Errorf("encode the origin of EVENTS %d: %w", seq, err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -17,12 +18,14 @@ type end struct {
 	seq    uint64     // the last sequence
 	known  bool       // origin is known
 	origin bus.Origin // of the message there; zero if it is foreign or nobody wrote it down
+	gone   bool       // the message there was removed
 }
 
 // held says what EVENTS turned out to hold of a message.
 type held struct {
 	indexes map[int]bool // of its facts, as seen on the way
 	atEnd   bool         // the end was reached: what is missing may be appended
+	next    uint64       // otherwise: the number of a later message's fact
 }
 
 // follow copies rows from EVENTS as far as they come before or belong to m, by
@@ -48,12 +51,20 @@ func (a *attempt) follow(ctx context.Context, m *message) (held, error) {
 				}
 				h.indexes[o.Index] = true
 			case o.Seq > m.Seq:
-				later, err := a.ingestHolds(ctx, o)
+				later, err := a.isNext(ctx, o)
 				if err != nil {
 					return h, err
 				}
 				if later {
+					h.next = e.seq
 					return h, nil
+				}
+				if err := a.takeOver(ctx, e, m.Seq); err != nil {
+					return h, err
+				}
+			default:
+				if err := a.past(ctx, e, m.Seq); err != nil {
+					return h, err
 				}
 			}
 		}
@@ -75,8 +86,17 @@ func (a *attempt) followIdle(ctx context.Context) error {
 			a.table = a.end.seq
 			break
 		}
-		if e.ours && e.row.Origin.Seq > a.position {
-			if later, err := a.ingestHolds(ctx, e.row.Origin); err != nil || later {
+		switch o := e.row.Origin; {
+		case !e.ours:
+		case o.Seq > a.position:
+			if later, err := a.isNext(ctx, o); err != nil || later {
+				return err
+			}
+			if err := a.takeOver(ctx, e, a.position+1); err != nil {
+				return err
+			}
+		default:
+			if err := a.past(ctx, e, a.position+1); err != nil {
 				return err
 			}
 		}
@@ -101,6 +121,7 @@ func (a *attempt) copy(e *entry) {
 	switch {
 	case e.ours:
 		a.unit.commit.Rows = append(a.unit.commit.Rows, e.row)
+		a.row = e.seq
 		// The row may be one of a forgotten session, which the removal job then
 		// takes out again.
 		a.unit.removals = true
@@ -115,6 +136,24 @@ func (a *attempt) copy(e *entry) {
 	a.tail.take()
 }
 
+// isNext reports whether the origin of a later sequence is a message that INGEST holds.
+// One that was trimmed before it was read is neither: the store can not read on, and
+// must not take its rows without its effect on the state.
+func (a *attempt) isNext(ctx context.Context, o bus.Origin) (bool, error) {
+	held, err := a.ingestHolds(ctx, o)
+	if err != nil || held {
+		return held, err
+	}
+	info, err := a.m.o.Streams.Ingest.Info(ctx)
+	if err != nil {
+		return false, fmt.Errorf("look for the beginning of INGEST: %w", err)
+	}
+	if o.Seq < info.State.FirstSeq {
+		return false, beginsBehind(info, a.position)
+	}
+	return false, nil
+}
+
 // ingestHolds reports whether INGEST holds the message that an origin names: of
 // that sequence and that stored time.
 func (a *attempt) ingestHolds(ctx context.Context, o bus.Origin) (bool, error) {
@@ -126,14 +165,7 @@ func (a *attempt) ingestHolds(ctx context.Context, o bus.Origin) (bool, error) {
 		}
 		return false, nil // a hole
 	}
-	raw, err := a.m.getMsg(ctx, a.m.o.Streams.Ingest, o.Seq, false)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("look for INGEST %d: %w", o.Seq, err)
-	}
-	return raw.Time.UnixNano() == o.Time, nil
+	return a.m.holdsOrigin(ctx, o)
 }
 
 // give queues those facts of m that EVENTS is to be given, and leaves an entry
@@ -169,21 +201,27 @@ func (a *attempt) give(ctx context.Context, m *message, facts []projection.Fact,
 		}
 	}
 	if len(lost) > 0 {
-		a.m.log.Error("facts of a message are not in EVENTS and can not be appended any more",
-			slog.Uint64("ingest_seq", m.Seq), slog.Int("facts", len(lost)))
-		a.reject(m, projection.Reject{
-			Seq: m.Seq, Time: m.Time, Class: m.Class, Reason: bus.ReasonNotInEvents,
-			Detail:  fmt.Sprintf("%d of %d facts are not in EVENTS, the first of index %d: another materializer derived none of them", len(lost), len(facts), lost[0]),
-			Payload: m.Body, Size: len(m.Body), Identity: m.Identity,
-		})
+		return a.lose(ctx, m, lost, len(facts), h)
 	}
 	return nil
+}
+
+// notInEvents logs lost facts, one line a second at most: each has an entry, and where a
+// session turns out to be forgotten there are many, and none of them is missed.
+func (m *Materializer) notInEvents(seq uint64, facts int) {
+	m.lostFacts += facts
+	if time.Since(m.lostLogged) < time.Second {
+		return
+	}
+	m.log.Warn("facts of a message are not in EVENTS and can not be appended any more",
+		slog.Uint64("ingest_seq", seq), slog.Int("facts", m.lostFacts))
+	m.lostFacts, m.lostLogged = 0, time.Now()
 }
 
 // missing returns which of m's facts, by index, are to be appended at the end.
 func (a *attempt) missing(ctx context.Context, m *message) (func(index int) bool, error) {
 	all := func(int) bool { return true }
-	if len(a.pending.msgs) > 0 {
+	if a.pending.rows > 0 {
 		return all, nil // EVENTS will end with a message before m
 	}
 	if err := a.knowEnd(ctx); err != nil {
@@ -209,6 +247,7 @@ func (a *attempt) knowEnd(ctx context.Context) error {
 	case err == nil:
 		a.end.origin = a.m.parseEntry(raw.Sequence, raw.Subject, raw.Header, raw.Data).row.Origin
 	case errors.Is(err, jetstream.ErrMsgNotFound):
+		a.end.gone = true
 		if a.end.origin, err = a.m.removedEnd(ctx, a.end.seq); err != nil {
 			return err
 		}

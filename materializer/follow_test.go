@@ -14,7 +14,6 @@ import (
 
 	"github.com/skaldbus/skald/bus"
 	"github.com/skaldbus/skald/internal/skaldtest"
-	"github.com/skaldbus/skald/materializer"
 )
 
 var (
@@ -54,58 +53,6 @@ func TestFollow_AnswerLost(t *testing.T) {
 	n.catchUp()
 	w.check(n)
 	require.NotZero(t, n.m.Stats().Questions)
-	n.stop()
-}
-
-// A crash between the batches of one message, whose facts do not fit into one,
-// leaves a part of them in EVENTS: the rest follows.
-func TestFollow_CrashBetweenBatches(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	n := w.node()
-	n.start(nil)
-	s := newGenerator(rand.New(rand.NewPCG(1, 1)), w.subj).worker()
-	const facts = materializer.MaxAppendMessages + 100
-	event := func(observation string) {
-		at := int64(1)
-		e := relayEvent{Format: 1, Ordinal: uint64(len(s.journal) + 1), RecordedAt: &at, Observation: []byte(observation)}
-		s.seal(&e, s.previous(e.Ordinal))
-		s.journal = append(s.journal, e)
-	}
-	page := func() {
-		var events []string
-		for _, e := range s.journal[s.sent:] {
-			events = append(events, e.text())
-		}
-		s.sent = uint64(len(s.journal))
-		w.say(s.key, bus.ClassProjection, `{"events":[`+strings.Join(events, ",")+`]}`)
-	}
-	for i := range facts {
-		event(fmt.Sprintf(`{"type":"elicitation_requested","data":{"request":{"id":"q%d","message":"m","fields":[]}}}`, i))
-		if i%100 == 99 || i == facts-1 {
-			page()
-		}
-	}
-	n.catchUp()
-	n.stop()
-	before := w.last(w.streams.Events)
-	require.EqualValues(t, facts, before)
-
-	event(`{"type":"elicitations_cleared"}`)
-	page()
-	n.start(func(name string) error {
-		if name == "sent" || name == "appended" { // the first batch
-			return errCrash
-		}
-		return nil
-	})
-	require.ErrorIs(t, n.wait(), errCrash)
-	skaldtest.Eventually(t, skaldtest.Timeout, func() bool {
-		return w.last(w.streams.Events) == before+materializer.MaxAppendMessages
-	})
-	n.start(nil)
-	n.catchUp()
-	w.check(n)
 	n.stop()
 }
 
@@ -153,7 +100,7 @@ func TestFollow_LostOrigin(t *testing.T) {
 
 // A message that no materializer wrote takes a number, is no row, and is counted:
 // without an origin, with a body of another number, or of another session.
-func TestFollow_Foreign(t *testing.T) {
+func TestCrash_EventsHoldsWhatNoMaterializerWrote(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	n := w.node()
@@ -224,7 +171,7 @@ func TestFollow_ForgottenInEventsOnly(t *testing.T) {
 	n := w.node()
 	w.fail(alpha, "goes")
 	w.fail(beta, "stays")
-	n.start(crashAt("before commit", 1))
+	n.start(w.crashBeforeCommit(2))
 	require.ErrorIs(t, n.wait(), errCrash)
 	require.EqualValues(t, 2, w.last(w.streams.Events))
 	w.forget(alpha)
@@ -232,24 +179,6 @@ func TestFollow_ForgottenInEventsOnly(t *testing.T) {
 	n.catchUp()
 	w.check(n)
 	require.Len(t, rawTable(t, n.path), 1)
-	n.stop()
-}
-
-// A crash between the removal from EVENTS and from the table takes the step again.
-func TestFollow_RemovedTwice(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	n := w.node()
-	w.failMany(alpha, 250)
-	w.forget(alpha)
-	w.fail(beta, "stays")
-	for nth := range int64(2) {
-		n.start(crashAt("removed from EVENTS", 1+nth))
-		require.ErrorIs(t, n.wait(), errCrash)
-	}
-	n.start(nil)
-	n.catchUp()
-	w.check(n)
 	n.stop()
 }
 

@@ -20,25 +20,32 @@ import (
 // consumer delivers it without headers; asking for it by its number fails in the
 // client library, and would fail again for ever. So here, too, it has none.
 func (m *Materializer) getMsg(ctx context.Context, s jetstream.Stream, seq uint64, next bool) (*jetstream.RawStreamMsg, error) {
-	var opts []jetstream.GetMsgOpt
+	subject := ""
 	if next {
-		opts = append(opts, jetstream.WithGetMsgSubject(">"))
+		subject = ">"
+	}
+	return m.findMsg(ctx, s, seq, subject)
+}
+
+// findMsg is getMsg for the first message from a sequence on whose subject matches; an
+// empty subject means the sequence itself.
+func (m *Materializer) findMsg(ctx context.Context, s jetstream.Stream, seq uint64, subject string) (*jetstream.RawStreamMsg, error) {
+	var opts []jetstream.GetMsgOpt
+	if subject != "" {
+		opts = append(opts, jetstream.WithGetMsgSubject(subject))
 	}
 	raw, err := s.GetMsg(ctx, seq, opts...)
 	if errors.Is(err, nats.ErrBadHeaderMsg) {
-		return m.getWithoutHeaders(ctx, s.CachedInfo().Config.Name, seq, next)
+		return m.getWithoutHeaders(ctx, s.CachedInfo().Config.Name, seq, subject)
 	}
 	return raw, err
 }
 
-func (m *Materializer) getWithoutHeaders(ctx context.Context, stream string, seq uint64, next bool) (*jetstream.RawStreamMsg, error) {
+func (m *Materializer) getWithoutHeaders(ctx context.Context, stream string, seq uint64, subject string) (*jetstream.RawStreamMsg, error) {
 	query := struct {
 		Seq  uint64 `json:"seq"`
 		Next string `json:"next_by_subj,omitempty"`
-	}{Seq: seq}
-	if next {
-		query.Next = ">"
-	}
+	}{Seq: seq, Next: subject}
 	body, err := json.Marshal(query)
 	if err != nil {
 		return nil, err

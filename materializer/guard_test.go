@@ -1,10 +1,13 @@
 package materializer_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
@@ -24,13 +27,12 @@ func TestStop_EventsDifferBelowTheirEnd(t *testing.T) {
 	n.start(nil)
 	w.fail(alpha, "a")
 	n.finish()
-	var old string
-	w.whileStopped(func() { old = w.copyStream("SKALD_EVENTS") })
+	old := w.stoppedCopy("SKALD_EVENTS")
 	n.start(nil)
 	w.fail(alpha, "b")
 	w.fail(alpha, "c")
 	n.finish()
-	w.whileStopped(func() { w.putStream("SKALD_EVENTS", old) })
+	w.setStreamBack("SKALD_EVENTS", old)
 	w.plant(happened{key: beta, typ: "error", data: `{}`, origin: bus.Origin{Seq: 9, Time: 9}})
 	n.start(nil)
 	require.ErrorIs(t, n.wait(), materializer.ErrEventsDiffer)
@@ -39,7 +41,7 @@ func TestStop_EventsDifferBelowTheirEnd(t *testing.T) {
 
 // A bounded EVENTS has dropped what a new store would need: it stops and names the
 // numbers, and neither serves a part of them as the whole nor appends them again.
-func TestStop_EventsGone(t *testing.T) {
+func TestCrash_EventsBoundedAndAgedOut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	n := w.node()
@@ -58,6 +60,42 @@ func TestStop_EventsGone(t *testing.T) {
 	require.ErrorContains(t, err, "begins at 4")
 	require.EqualValues(t, 5, w.last(w.streams.Events))
 	require.Empty(t, rawTable(t, empty.path))
+}
+
+// EVENTS keeps fewer messages than are appended before the store commits them: those that
+// it has dropped are at hand, and the materializer, which looks at EVENTS meanwhile, does
+// not stop for want of them.
+func TestEventsBounded_AheadOfTheCommit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	n := w.node()
+	c := w.streams.Events.CachedInfo().Config
+	c.MaxMsgs, c.Discard = 1, jetstream.DiscardOld
+	_, err := w.js.UpdateStream(t.Context(), c)
+	require.NoError(t, err)
+	hold := make(chan struct{})
+	release := sync.OnceFunc(func() { close(hold) })
+	defer release()
+	n.start(func(name string) error {
+		if name == "before commit" {
+			<-hold
+		}
+		return nil
+	})
+	looked := func() time.Time { return n.m.Lag().At }
+	w.failMany(alpha, 100)
+	skaldtest.Eventually(t, skaldtest.Timeout, func() bool {
+		info, err := w.streams.Events.Info(context.Background())
+		return err == nil && info.State.FirstSeq > 2
+	}, "EVENTS has dropped what is not committed")
+	for range 2 { // the first one may have begun before that
+		before := looked()
+		skaldtest.Eventually(t, skaldtest.Timeout, func() bool { return looked().After(before) }, "it does not look at EVENTS any more")
+	}
+	release()
+	n.catchUp()
+	require.Len(t, rawTable(t, n.path), 100)
+	n.stop()
 }
 
 // The end of EVENTS is gone, and no removal has written down what it came from. A

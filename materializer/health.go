@@ -1,7 +1,6 @@
 package materializer
 
 import (
-	"fmt"
 	"sync"
 	"time"
 
@@ -16,16 +15,20 @@ const (
 	checkEvents   = "events"       // the worker's
 	checkStore    = "store"        // the committer's
 	checkLag      = "progress"     // the watcher's: what waits gets on
+	checkBound    = "lag"          // the watcher's: the oldest message that waits is not too old
 	checkSpace    = "ingest_space" // the watcher's: publishers are not refused
 	checkRemovals = "removals"     // the remover's
-	checkHoles    = "ingest_holes" // the reader's
+	checkLoss     = "ingest_loss"  // the watcher's: holes and rollbacks that nobody has acknowledged
+
+	checkReplicas    = "replicas"    // the store is registered
+	checkCheckpoints = "checkpoints" // the keeper's
 )
 
 // Check is one part of a materializer's health.
 type Check struct {
-	Name   string // nats, streams, ingest, events, store, progress, ingest_space, removals or ingest_holes
+	Name   string // nats, streams, ingest, events, store, progress, lag, ingest_space, removals, ingest_loss, replicas or checkpoints
 	OK     bool
-	Detail string // what is wrong, in words; "" if OK
+	Detail string // what is wrong, in words; if OK, what is worth knowing all the same, mostly ""
 }
 
 // health collects what the stages report, each check by one stage. An empty
@@ -33,8 +36,8 @@ type Check struct {
 type health struct {
 	mu     sync.Mutex
 	detail map[string]string
+	notes  map[string]string    // what is worth knowing of a check that is well
 	since  map[string]time.Time // when a stage began to wait for what is outside
-	holes  int
 }
 
 // slowAfter is how long a stage may wait for the store or the server before its
@@ -45,6 +48,7 @@ const slowAfter = 3 * time.Second
 // be the right ones nothing is read, and nobody is to be told that all is well.
 func (h *health) init() {
 	h.detail = map[string]string{checkIngest: "not reading yet"}
+	h.notes = map[string]string{}
 	h.since = map[string]time.Time{}
 }
 
@@ -64,12 +68,10 @@ func (h *health) set(check, detail string) {
 	h.mu.Unlock()
 }
 
-// lost notes a hole in INGEST. It stays until the process ends: somebody has to
-// know that acknowledged messages are gone.
-func (h *health) lost(from, to uint64) {
+// note says what is worth knowing of a check though it is well; "" is nothing.
+func (h *health) note(check, text string) {
 	h.mu.Lock()
-	h.holes++
-	h.detail[checkHoles] = fmt.Sprintf("%d holes, the newest from %d to %d: INGEST lost messages that it had acknowledged", h.holes, from, to)
+	h.notes[check] = text
 	h.mu.Unlock()
 }
 
@@ -81,7 +83,7 @@ func (m *Materializer) Health() []Check {
 		out = append(out, Check{Name: name, OK: detail == "", Detail: detail})
 	}
 	status := ""
-	if s := m.o.Conn.Status(); s != nats.CONNECTED {
+	if s, _ := m.Connection(); s != nats.CONNECTED {
 		status = "the connection is " + s.String()
 	}
 	add(checkNATS, status)
@@ -91,7 +93,7 @@ func (m *Materializer) Health() []Check {
 		add(checkIngest, "not running yet")
 		return out
 	}
-	for _, name := range []string{checkStreams, checkIngest, checkEvents, checkStore, checkLag, checkSpace, checkRemovals, checkHoles} {
+	for _, name := range []string{checkStreams, checkIngest, checkEvents, checkStore, checkLag, checkBound, checkSpace, checkRemovals, checkLoss, checkReplicas, checkCheckpoints} {
 		detail := m.health.detail[name]
 		if began, ok := m.health.since[name]; ok && detail == "" {
 			if d := time.Since(began); d > slowAfter {
@@ -99,6 +101,9 @@ func (m *Materializer) Health() []Check {
 			}
 		}
 		add(name, detail)
+		if detail == "" {
+			out[len(out)-1].Detail = m.health.notes[name]
+		}
 	}
 	return out
 }

@@ -8,6 +8,9 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/skaldbus/skald/bus"
 	"github.com/skaldbus/skald/internal/natsd"
@@ -45,9 +49,8 @@ func newWorldWith(t testing.TB, o bus.StreamOptions) *world {
 	t.Helper()
 	// It does not sync before it acknowledges: that guards against a failure of
 	// the machine only.
-	w := &world{t: t, subj: skaldtest.Subjects(t), o: natsd.Options{Dir: t.TempDir(), SyncInterval: time.Minute}}
+	w := &world{t: t, subj: skaldtest.Subjects(t), o: natsd.Options{Dir: t.TempDir(), Listen: skaldtest.FreeAddress(t), SyncInterval: time.Minute}}
 	w.server = skaldtest.ServerWith(t, w.o)
-	w.o.Listen = w.server.Addr().String()
 	w.nc, w.js = skaldtest.Connect(t, w.server)
 	o.IngestBytes, o.MaxPayload = skaldtest.IngestBytes, w.nc.MaxPayload()
 	var err error
@@ -109,16 +112,28 @@ type node struct {
 	path string
 	url  string // of the server, or of what stands before it
 
-	nc      *nats.Conn
-	js      jetstream.JetStream
-	st      *store.Store
-	m       *materializer.Materializer
-	cancel  context.CancelFunc
-	done    chan error
-	running bool
-	stats   materializer.Stats // of the runs that have ended
-	bound   int64              // a lower bound on states at once; 0 is the usual one
-	log     io.Writer          // of the materializer; nil is the test's output
+	connect []nats.Option // more of them
+
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	st       *store.Store
+	m        *materializer.Materializer
+	cancel   context.CancelFunc
+	done     chan error
+	running  bool
+	stats    materializer.Stats // of the runs that have ended
+	bound    int64              // a lower bound on states at once; 0 is the usual one
+	log      io.Writer          // of the materializer; nil is the test's output
+	said     strings.Builder    // what all runs have logged; read it when none is under way
+	tracer   trace.Tracer       // of the materializer; nil for none
+	trims    bool               // INGEST is trimmed at once, and looked at all the time
+	keep     time.Duration      // how long INGEST is kept then
+	newEpoch bool               // a repair of it makes a new epoch
+	batches  bool               // few facts go out together as well
+	appends  int                // facts of one append at most; 0 is the usual bound
+
+	noted sync.Mutex
+	backs []back // when it has gone back in INGEST, of all runs; see noteBack
 }
 
 func (w *world) node() *node {
@@ -130,7 +145,7 @@ func (n *node) open() {
 	t := n.w.t
 	t.Helper()
 	var err error
-	n.nc, err = nats.Connect(n.url, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	n.nc, err = nats.Connect(n.url, append(n.connect, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))...)
 	require.NoError(t, err)
 	n.js, err = jetstream.New(n.nc)
 	require.NoError(t, err)
@@ -163,12 +178,27 @@ func (n *node) run(streams bus.Streams, seam func(name string) error) {
 	}
 	var err error
 	n.m, err = materializer.New(materializer.Options{
-		Conn: n.nc, JS: n.js, Store: n.st, Streams: streams, Subjects: n.w.subj,
-		Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		AppendMessages: n.appends, Conn: n.nc, JS: n.js, Store: n.st, Streams: streams, Subjects: n.w.subj, Trim: n.trims,
+		IngestKeep: n.keep, Label: "test",
+		Logger: slog.New(slog.NewTextHandler(io.MultiWriter(log, &n.said), &slog.HandlerOptions{Level: slog.LevelWarn})), Tracer: n.tracer,
 	})
 	require.NoError(t, err)
-	if seam != nil {
-		n.m.SetSeam(seam)
+	if n.batches {
+		n.m.AppendInBatches()
+	}
+	n.m.SetSeam(func(name string) error {
+		if name == "gone back" {
+			if err := n.noteBack(context.Background()); err != nil {
+				return err
+			}
+		}
+		if seam == nil {
+			return nil
+		}
+		return seam(name)
+	})
+	if n.trims {
+		n.m.SetKeepEvery(100 * time.Millisecond)
 	}
 	if n.bound > 0 {
 		n.m.SetStateBytes(n.bound)
@@ -185,6 +215,38 @@ func (n *node) run(streams bus.Streams, seam func(name string) error) {
 			n.close()
 		}
 	})
+}
+
+// back is where a node has gone back to in INGEST, and why.
+type back struct {
+	reason bus.Reason
+	seq    uint64
+}
+
+func (n *node) noteBack(ctx context.Context) error {
+	pos, err := n.st.Reader().Position(ctx)
+	if err != nil {
+		return err
+	}
+	i, err := n.st.Reader().Irregular(ctx)
+	if err != nil {
+		return err
+	}
+	r, err := n.st.Reader().Reject(ctx, i.Newest)
+	if err == nil {
+		n.noted.Lock()
+		defer n.noted.Unlock()
+		n.backs = append(n.backs, back{r.Reason, pos.IngestSeq})
+	}
+	return err
+}
+
+// wentBack returns when the node has gone back so far. The table may show it a moment
+// earlier.
+func (n *node) wentBack() []back {
+	n.noted.Lock()
+	defer n.noted.Unlock()
+	return slices.Clone(n.backs)
 }
 
 // wait waits for the end of Run, closes everything and returns Run's error.
@@ -218,39 +280,6 @@ func (n *node) close() {
 	}
 	n.nc.Close()
 	require.NoError(n.w.t, n.st.Close())
-}
-
-// caughtUp reports whether all that the streams hold is in the table, and what is
-// forgotten out of it.
-func (n *node) caughtUp() bool {
-	ctx := context.Background()
-	in, err := n.w.streams.Ingest.Info(ctx)
-	if err != nil {
-		return false
-	}
-	ev, err := n.w.streams.Events.Info(ctx)
-	if err != nil {
-		return false
-	}
-	s, err := n.st.Reader().Status(ctx)
-	if err != nil || s.IngestSeq != in.State.LastSeq || s.EventsSeq != ev.State.LastSeq || s.Removals != 0 {
-		return false
-	}
-	first, err := n.st.Reader().Rows(ctx, 0, 1, 1)
-	return err == nil && (len(first) == 0 || first[0].Seq >= s.Oldest)
-}
-
-// catchUp waits until the node has caught up.
-func (n *node) catchUp() {
-	n.w.t.Helper()
-	skaldtest.Eventually(n.w.t, 2*skaldtest.Timeout, n.caughtUp, "the materializer does not catch up")
-}
-
-// finish catches up and stops.
-func (n *node) finish() {
-	n.w.t.Helper()
-	n.catchUp()
-	n.stop()
 }
 
 // copyTo copies the closed store.
@@ -306,4 +335,11 @@ func (w *world) failMany(k bus.Key, n int) {
 		w.sayAll(msgs[:k])
 		msgs = msgs[k:]
 	}
+}
+
+// loss waits until health says that INGEST is not what it was, and returns what it says.
+func (n *node) loss() string {
+	n.w.t.Helper()
+	skaldtest.Eventually(n.w.t, skaldtest.Timeout, func() bool { return n.check("ingest_loss").Detail != "" }, "health does not say so")
+	return n.check("ingest_loss").Detail
 }

@@ -1,12 +1,17 @@
 package materializer_test
 
 import (
+	"os"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/skaldbus/skald/internal/skaldtest"
 )
 
-// TestMain fails if a test leaves a goroutine: Run promises that none outlives it.
+// TestMain plays another process where it is told to, see crash_process_test.go. Else it
+// fails if a test leaves a goroutine: Run promises that none outlives it.
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m)
+	if text := os.Getenv(partEnv); text != "" {
+		os.Exit(playPart(text))
+	}
+	skaldtest.VerifyLeaks(m)
 }

@@ -1,6 +1,8 @@
 package materializer
 
 import (
+	"crypto/sha256"
+
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/skaldbus/skald/bus"
@@ -14,6 +16,13 @@ type message struct {
 	subjectErr error  // the subject names no session; Key and Class are empty
 	admin      bool   // a control message that belongs to no session
 	trace      string // a well-formed traceparent, or ""
+	traceState string // beside it; only read for spans
+}
+
+// hash8 is the hash by which a message is known again.
+func hash8(body []byte) []byte {
+	h := sha256.Sum256(body)
+	return h[:len(projection.Hash{})]
 }
 
 // size is what the message counts against the bounds on memory.
@@ -28,7 +37,9 @@ func (m *Materializer) newMessage(msg jetstream.Msg, meta *jetstream.MsgMetadata
 	if out.subjectErr == nil {
 		h := msg.Headers()
 		out.Identity, out.IdentityErr = bus.ParseIdentity(h, out.Class)
-		out.trace = bus.Traceparent(h)
+		if out.trace = bus.Traceparent(h); out.trace != "" && m.o.Tracer != nil {
+			out.traceState = bus.Tracestate(h)
+		}
 	}
 	return out
 }

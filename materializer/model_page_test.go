@@ -225,7 +225,7 @@ func (t *turn) fill() {
 		if p.last() <= c.at && c.agrees(&p) || p.last() > c.at && t.extend(&p) {
 			continue
 		}
-		t.model.refused = append(t.model.refused, refused{seq: p.seq, key: t.key, reason: bus.ReasonChain})
+		t.model.refused = append(t.model.refused, refused{seq: p.seq, time: p.time, key: t.key, reason: bus.ReasonChain})
 	}
 }
 
@@ -243,7 +243,7 @@ func (t *turn) resync(ordinal uint64, digest string) {
 		if p.last() > ordinal {
 			return false
 		}
-		t.model.refused = append(t.model.refused, refused{seq: p.seq, key: t.key, reason: bus.ReasonResync})
+		t.model.refused = append(t.model.refused, refused{seq: p.seq, time: p.time, key: t.key, reason: bus.ReasonResync})
 		return true
 	})
 	t.fill()

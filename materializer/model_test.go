@@ -35,6 +35,7 @@ type happened struct {
 // refused is an entry that must be left for the operator.
 type refused struct {
 	seq    uint64
+	time   int64   // ns; 0 if it is of no message
 	key    bus.Key // zero if the subject names none
 	reason bus.Reason
 }
@@ -46,6 +47,9 @@ type model struct {
 	subj     bus.Subjects
 	horizon  int64 // ns
 	last     uint64
+	lastTime int64
+	since    int64 // the stored time of the first new message since the last going back, 0 if there was none
+	before   []stretch
 	highest  int64
 	oldest   uint64 // what was pruned lies below it
 	sessions map[bus.Key]*modelSession
@@ -97,20 +101,44 @@ type turn struct {
 }
 
 func (m *model) take(msg said) {
-	m.holes += int64(msg.seq - m.last - 1)
-	m.last, m.highest = msg.seq, max(m.highest, msg.time)
+	again := m.again(&msg)
+	if !again && (m.since == 0 || msg.time < m.since) {
+		m.since = msg.time
+	}
+	if n := msg.seq - m.last - 1; n > 0 && !again {
+		m.holes += int64(n)
+		m.refused = append(m.refused, refused{seq: m.last + 1, reason: bus.ReasonIngestHole})
+	}
+	m.last, m.lastTime, m.highest = msg.seq, msg.time, max(m.highest, msg.time)
 	key, class, admin, err := m.subj.ParseIngest(msg.subject)
+	if again && m.heardEnough(&msg, err != nil || admin, class) {
+		m.duplicates++
+		return
+	}
 	switch {
 	case err != nil:
-		m.refused = append(m.refused, refused{seq: msg.seq, reason: bus.ReasonSubject})
+		m.refused = append(m.refused, refused{seq: msg.seq, time: msg.time, reason: bus.ReasonSubject})
 		return
 	case admin:
 		var c struct {
-			Op     string
-			Before uint64 `json:"before_seq"`
+			Op      string
+			Before  uint64 `json:"before_seq"`
+			Entries []struct {
+				Seq    uint64 `json:"ingest_seq"`
+				Time   int64  `json:"ingest_time_ns"`
+				Reason bus.Reason
+			}
 		}
-		if json.Unmarshal(msg.body, &c) != nil || c.Op != "prune" || c.Before < 1 {
-			m.refused = append(m.refused, refused{seq: msg.seq, reason: bus.ReasonBody})
+		err := json.Unmarshal(msg.body, &c)
+		if err == nil && c.Op == "discard" {
+			for _, e := range c.Entries {
+				m.refused = slices.DeleteFunc(m.refused, func(r refused) bool { return r.seq == e.Seq && r.time == e.Time && r.reason == e.Reason })
+			}
+			m.applied++
+			return
+		}
+		if err != nil || c.Op != "prune" || c.Before < 1 {
+			m.refused = append(m.refused, refused{seq: msg.seq, time: msg.time, reason: bus.ReasonBody})
 			return
 		}
 		m.oldest = max(m.oldest, c.Before)
@@ -146,7 +174,13 @@ func (m *model) take(msg said) {
 		return
 	}
 	byID := t.id.Publisher == "" && t.id.EventID != ""
-	if known, ok := t.ids[t.id.EventID]; byID && ok && known.applied >= m.highest-m.horizon {
+	known, ok := t.ids[t.id.EventID]
+	ok = ok && known.applied >= m.highest-m.horizon
+	if byID && again && !ok && msg.time < m.highest-m.horizon {
+		m.duplicates++ // its id was known so long ago that it is known no more
+		return
+	}
+	if byID && ok {
 		if known.said == said {
 			m.duplicates++
 		} else {
@@ -171,7 +205,7 @@ func compacted(body []byte) (string, bus.Reason) {
 }
 
 func (t *turn) refuse(reason bus.Reason) {
-	t.refused = append(t.refused, refused{seq: t.seq, key: t.key, reason: reason})
+	t.refused = append(t.refused, refused{seq: t.seq, time: t.time, key: t.key, reason: reason})
 }
 
 func (t *turn) fact(typ string, at int64, source, data string) {

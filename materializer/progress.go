@@ -37,9 +37,19 @@ func (p *progress) get() (store.Position, int64) {
 
 // wait blocks until at least n units are committed.
 func (p *progress) wait(ctx context.Context, n int64) error {
+	return p.until(ctx, func() bool { return p.units >= n })
+}
+
+// reach blocks until INGEST's message seq is committed.
+func (p *progress) reach(ctx context.Context, seq uint64) error {
+	return p.until(ctx, func() bool { return p.pos.IngestSeq >= seq })
+}
+
+// until blocks until what holds of the fields that mu guards.
+func (p *progress) until(ctx context.Context, what func() bool) error {
 	for {
 		p.mu.Lock()
-		done, changed := p.units >= n, p.changed
+		done, changed := what(), p.changed
 		p.mu.Unlock()
 		if done {
 			return nil

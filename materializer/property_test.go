@@ -83,6 +83,7 @@ func episodes(t *testing.T, nodes int, d time.Duration) {
 type tally struct {
 	messages, facts, starts, restores, cuts, checkpoints, followers, pages int
 	won, lost, questions                                                   int64
+	losses                                                                 [5]int // of INGEST, by kind: copied only, set back, made anew, holes, trimmed
 	seams                                                                  map[string]int
 }
 
@@ -91,9 +92,11 @@ type episode struct {
 	*world
 	r       *rand.Rand
 	g       *generator
-	m       *model
 	foreign map[uint64]bool
 	players []*player
+	ingests []string // copies of INGEST
+	losing  bool     // INGEST is set back, made anew, trimmed, holed
+	lost    bool     // INGEST has lost what was read: a new store can not come to the same states
 	seen    *meanings
 	tally   *tally
 }
@@ -102,19 +105,22 @@ type episode struct {
 type player struct {
 	*node
 	o      *observer
+	m      *model   // what it has heard; after a loss two may have heard different things twice
+	heard  int      // how often the model has gone back
 	copies []string // of its store, from commits that are older or newer
 	hit    atomic.Pointer[string]
 	cut    atomic.Bool
+	copied int
 }
 
 func newEpisode(t *testing.T, r *rand.Rand, nodes int, total *tally) *episode {
 	w := newWorldWith(t, bus.StreamOptions{IDHorizon: time.Duration(1+r.IntN(30)) * time.Second})
 	e := &episode{
-		world: w, r: r, g: newGenerator(r, w.subj), m: newModel(w.subj, w.streams.Horizon.Nanoseconds()),
+		world: w, r: r, g: newGenerator(r, w.subj), losing: r.IntN(2) == 0,
 		foreign: map[uint64]bool{}, seen: &meanings{of: map[uint64]string{}}, tally: total,
 	}
 	for range nodes {
-		p := &player{node: w.node()}
+		p := &player{node: w.node(), m: newModel(w.subj, w.streams.Horizon.Nanoseconds())}
 		p.o = p.observer(rand.New(rand.NewPCG(r.Uint64(), 3)), e.seen)
 		e.players = append(e.players, p)
 	}
@@ -127,8 +133,11 @@ func (e *episode) play(d time.Duration) {
 		for _, p := range e.players {
 			e.disturb(p)
 		}
-		if e.r.IntN(12) == 0 {
+		switch n := e.r.IntN(24); {
+		case n < 2:
 			e.checkpoint()
+		case n < 4 && e.losing:
+			e.lose()
 		}
 	}
 	e.checkpoint()
@@ -141,7 +150,7 @@ func (e *episode) play(d time.Duration) {
 		e.tally.lost += p.stats.AppendsLost
 		e.tally.questions += p.stats.Questions
 	}
-	e.tally.facts += len(e.m.facts)
+	e.tally.facts += len(e.players[0].m.facts)
 }
 
 func (e *episode) publish() {
@@ -222,13 +231,14 @@ func (e *episode) handle(p *player) {
 	}
 	switch {
 	case e.r.IntN(4) == 0:
-		to := filepath.Join(filepath.Dir(p.path), fmt.Sprintf("copy-%d.db", len(p.copies)))
+		to := filepath.Join(filepath.Dir(p.path), fmt.Sprintf("copy-%d.db", p.copied))
 		db, err := sql.Open("sqlite", "file:"+p.path+"?mode=rw&_busy_timeout=5000")
 		require.NoError(e.t, err)
 		_, err = db.Exec(`VACUUM INTO ?`, to)
 		require.NoError(e.t, err)
 		require.NoError(e.t, db.Close())
 		p.copies = append(p.copies, to)
+		p.copied++
 	case e.r.IntN(5) == 0 && len(p.copies) > 0:
 		p.o.pause()
 		for _, left := range []string{"-wal", "-shm"} {
@@ -257,21 +267,30 @@ func (e *episode) checkpoint() {
 		p.catchUp()
 	}
 	for _, p := range e.players {
-		e.compare(e.m, p.node, e.r, e.foreign)
+		for _, b := range p.wentBack()[p.heard:] {
+			p.m.back(b.reason, b.seq)
+			p.heard++
+		}
+		e.compare(p.m, p.node, e.r, e.foreign)
 	}
+	sessions := e.players[0].m.sessions
 	for _, p := range e.players[1:] {
-		same(e.t, "what the stores remember", e.players[0].states(e.m.sessions), p.states(e.m.sessions))
+		same(e.t, "what the stores remember", e.players[0].states(sessions), p.states(sessions))
 	}
 }
 
 // follower starts an empty store over the same streams, which has to come to the
 // same end.
 func (e *episode) follower() {
+	if e.lost {
+		return
+	}
 	e.tally.followers++
+	first := e.players[0]
 	n := e.node()
 	n.start(nil)
 	n.catchUp()
-	e.compare(e.m, n, e.r, e.foreign)
-	same(e.t, "what a new store remembers", e.players[0].states(e.m.sessions), n.states(e.m.sessions))
+	e.compare(first.m, n, e.r, e.foreign)
+	same(e.t, "what a new store remembers", first.states(first.m.sessions), n.states(first.m.sessions))
 	n.stop()
 }

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/skaldbus/skald/materializer/store"
 )
 
@@ -19,8 +17,12 @@ import (
 // same time: each append names the end it expects, and the rows are equal.
 //
 // The error is ErrEventsDiffer if EVENTS has gone on with something else: then its
-// end holds other messages than the table under the same numbers.
+// end holds other messages than the table under the same numbers. It is ErrRestored if the
+// table is of a backup and has not caught up: then it may lack numbers that were seen.
 func (m *Materializer) putBack(ctx context.Context, last, table uint64) (uint64, error) {
+	if m.restoredTo.Load() != nil {
+		return 0, restoredError(last, table)
+	}
 	if err := m.compareLastRow(ctx, last); err != nil {
 		return 0, err
 	}
@@ -31,13 +33,9 @@ func (m *Materializer) putBack(ctx context.Context, last, table uint64) (uint64,
 		if err != nil {
 			return 0, fmt.Errorf("read rows to put back: %w", err)
 		}
-		msgs, voids := m.putBackBatch(rows, last, table)
-		end := last + uint64(len(msgs))
-		sent, err := m.startAppend(msgs, last)
-		if err != nil {
-			return 0, err
-		}
-		switch err := sent.wait(); {
+		numbers, voids := numbersToPutBack(rows, last, table)
+		end := last + uint64(len(numbers))
+		switch err := m.out.appendAll(last, numbers); {
 		case err == nil:
 		case errors.Is(err, errLostRace):
 			if end, err = m.eventsLast(ctx); err != nil {
@@ -63,22 +61,23 @@ func (m *Materializer) putBack(ctx context.Context, last, table uint64) (uint64,
 	return last, nil
 }
 
-// putBackBatch builds the messages of the numbers after last up to table, at most
-// one atomic batch of them. rows are the table's next ones; the numbers behind the
-// last of them may have rows that were not read yet, unless there is none left.
-func (m *Materializer) putBackBatch(rows []store.Row, last, table uint64) (msgs []*nats.Msg, voids []uint64) {
+// numbersToPutBack returns the rows of the numbers after last up to table, nil for
+// one whose row is gone, as many as one atomic batch takes; voids are the numbers of
+// the latter. rows are the table's next ones; the numbers behind the last of them may
+// have rows that were not read yet, unless there is none left.
+func numbersToPutBack(rows []store.Row, last, table uint64) (numbers []*store.Row, voids []uint64) {
 	end := table
 	if len(rows) > 0 {
 		end = min(table, rows[len(rows)-1].Seq)
 	}
-	for n := last + 1; n <= end && len(msgs) < maxAppendMessages; n++ {
+	for n := last + 1; n <= end && len(numbers) < maxAppendMessages; n++ {
 		if len(rows) > 0 && rows[0].Seq == n {
-			msgs = append(msgs, m.eventMessage(&rows[0]))
+			numbers = append(numbers, &rows[0])
 			rows = rows[1:]
 			continue
 		}
-		msgs = append(msgs, &nats.Msg{Subject: m.o.Subjects.Void(), Header: nats.Header{}})
+		numbers = append(numbers, nil)
 		voids = append(voids, n)
 	}
-	return msgs, voids
+	return numbers, voids
 }

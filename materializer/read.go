@@ -34,8 +34,9 @@ const (
 // intake hands messages from the reader to the worker, bounded in number and
 // bytes: a full intake blocks the reader, and so INGEST is not read further.
 type intake struct {
-	ch    chan *message
-	bytes *semaphore.Weighted
+	ch     chan *message
+	bytes  *semaphore.Weighted
+	newest *message // put last; the reader's
 }
 
 func newIntake() *intake {
@@ -48,6 +49,7 @@ func (q *intake) put(ctx context.Context, m *message) error {
 	}
 	select {
 	case q.ch <- m:
+		q.newest = m
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -55,6 +57,9 @@ func (q *intake) put(ctx context.Context, m *message) error {
 }
 
 func (q *intake) empty() bool { return len(q.ch) == 0 }
+
+// few reports whether less waits than is worth sending ahead.
+func (q *intake) few() bool { return len(q.ch) < aheadMessages }
 
 // take returns what has been read, at least one message unless ctx or idle ends
 // the waiting, and at most a batch. It never waits for a batch to fill.
@@ -90,41 +95,46 @@ func (q *intake) done(batch []*message) {
 }
 
 // read puts INGEST's messages after the sequence last into the intake, in order
-// and without a gap that is not one of the stream's, until ctx ends. It reads
+// and without a gap that is not one of the stream's, until ctx ends. When reading
+// ends first, or INGEST turns out not to be what was read, it waits until all that was
+// read is committed: that is what workers have said, wherever INGEST is now. It reads
 // through a consumer of its own without acknowledgements: the store owns the
 // position, so a consumer that is lost is simply made again behind the last
 // message read.
-func (m *Materializer) read(ctx context.Context, last uint64, in *intake) error {
+func (m *Materializer) read(ctx, reading context.Context, last uint64, in *intake) error {
 	var wait backoff
 	for {
 		before := last
-		err := m.readOn(ctx, &last, in)
-		switch {
-		case ctx.Err() != nil:
+		err := m.readOn(reading, &last, in)
+		if ctx.Err() != nil {
 			return ctx.Err()
-		case errors.Is(err, ErrIngestBegins), replaced(err):
+		}
+		if reading.Err() != nil {
+			err = context.Cause(reading)
+		}
+		switch {
+		case hasMoved(err):
+			m.health.set(checkIngest, err.Error())
+			if in.newest != nil {
+				if err := m.committed.reach(ctx, in.newest.Seq); err != nil {
+					return err
+				}
+			}
+			return err
+		case replaced(err):
 			return err
 		case last > before:
 			wait.reset()
 		}
 		m.health.set(checkIngest, fmt.Sprintf("reading stops after message %d: %v", last, err))
 		m.log.Warn("reading INGEST is interrupted", slog.Uint64("ingest_seq", last), slog.Any("err", err))
-		if err := wait.wait(ctx); err != nil {
+		if err := wait.wait(reading); ctx.Err() != nil {
 			return err
 		}
 	}
 }
 
 func (m *Materializer) readOn(ctx context.Context, last *uint64, in *intake) error {
-	// The server may be another one than before.
-	pos, _ := m.committed.get()
-	info, err := m.o.Streams.Ingest.Info(ctx)
-	if err != nil {
-		return fmt.Errorf("ask for INGEST: %w", err)
-	}
-	if err := m.compareIngest(ctx, pos, info); err != nil {
-		return err
-	}
 	c, err := m.o.Streams.Ingest.CreateConsumer(ctx, jetstream.ConsumerConfig{
 		Description:       "materializer",
 		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
@@ -139,6 +149,10 @@ func (m *Materializer) readOn(ctx context.Context, last *uint64, in *intake) err
 		return fmt.Errorf("create consumer: %w", err)
 	}
 	defer m.deleteConsumer(m.o.Streams.Ingest, c)
+	// The server, or the stream, may be another one than before.
+	if err := m.checkRead(ctx, *last, in); err != nil {
+		return err
+	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	// Messages are handed to us one by one, on a goroutine of the subscription,
@@ -166,6 +180,8 @@ func (m *Materializer) readOn(ctx context.Context, last *uint64, in *intake) err
 	if err != nil {
 		return fmt.Errorf("pull: %w", err)
 	}
+	m.lookAgain.Store(true)
+	wake(m.removalsDue)
 	m.health.set(checkIngest, "")
 	for quiet := *last; ; {
 		select {
@@ -236,12 +252,11 @@ func (m *Materializer) hole(ctx context.Context, from, to uint64) error {
 	if err != nil {
 		return fmt.Errorf("look for the beginning of INGEST: %w", err)
 	}
-	if pos, _ := m.committed.get(); from == pos.IngestSeq+1 && info.State.FirstSeq > from {
-		return fmt.Errorf("%w: messages %d to %d are gone, it begins at %d; restore the store from a backup that is as old",
-			ErrIngestBegins, from, info.State.FirstSeq-1, info.State.FirstSeq)
+	if err := beginsBehind(info, from-1); err != nil {
+		return err
 	}
+	// The worker reports it, with the message that comes next.
 	m.log.Error("INGEST has lost messages that it had acknowledged", slog.Uint64("from", from), slog.Uint64("to", to))
-	m.health.lost(from, to)
 	return nil
 }
 

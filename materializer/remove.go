@@ -21,23 +21,42 @@ const (
 	// removeEvery looks for work that nobody announced: after a start, or rows
 	// of a forgotten session that were copied.
 	removeEvery = 5 * time.Second
+	// cutEvery is how soon the store's log is tried again that a reader holds.
+	cutEvery = 200 * time.Millisecond
 	// sweepStep is how many event ids are looked at each time, sweepEvery apart.
 	sweepStep = 1000
 )
 
 // removeLoop takes the rows of forgotten sessions out of EVENTS and the table,
 // rows below the oldest kept number out of the table, and expired ids out of
-// the store: in steps so small that neither writer nor stream stalls. The rows
-// are the work list, so a step that was cut short is taken again.
+// the store, and has the store's log cut when it has grown: in steps so small that neither writer nor stream stalls. The rows
+// are the work list, so a step that was cut short is taken again; what EVENTS still
+// holds of a forgotten session that has none is looked for at last. Then, once a round and
+// after each interruption, it is looked whether EVENTS holds again what was removed.
 func (m *Materializer) removeLoop(ctx context.Context) error {
 	tick := time.NewTicker(removeEvery)
 	defer tick.Stop()
 	var sweep store.SweepCursor
+	var again int64 // the tombstone to go on behind
 	var wait backoff
 	for {
 		more, err := m.removeSome(ctx)
+		if err == nil && !more && (again > 0 || m.lookAgain.Swap(false)) {
+			again, err = m.findReturned(ctx, again)
+			more = true
+			if err != nil {
+				m.lookAgain.Store(true)
+			}
+		}
 		if err == nil && !more {
 			sweep, err = m.sweep(ctx, sweep)
+		}
+		if err == nil && !more {
+			err = m.o.Store.CutLog(ctx)
+		}
+		cut := true
+		if err == nil && !more {
+			cut, err = m.o.Store.CutErased(ctx)
 		}
 		var crash *seamError
 		switch {
@@ -58,6 +77,12 @@ func (m *Materializer) removeLoop(ctx context.Context) error {
 			continue
 		}
 		m.health.set(checkRemovals, "")
+		if !cut {
+			if err := pause(ctx, cutEvery); err != nil {
+				return err
+			}
+			continue
+		}
 		select {
 		case <-m.removalsDue:
 		case <-tick.C:
@@ -89,11 +114,86 @@ func (m *Materializer) removeSome(ctx context.Context) (bool, error) {
 		}
 		return true, nil
 	}
+	if f, ok, err := m.o.Store.NextForgotten(ctx); err != nil {
+		return false, fmt.Errorf("list forgotten sessions: %w", err)
+	} else if ok {
+		return true, m.removeRest(ctx, f)
+	}
 	n, err := m.o.Store.PruneStep(ctx, pruneStep)
 	if err != nil {
 		return false, fmt.Errorf("prune rows: %w", err)
 	}
 	return n > 0, nil
+}
+
+// removeRest takes what is left of a forgotten session out of EVENTS: messages whose
+// rows were pruned before it was forgotten. It looks no further than the table reaches:
+// what comes after that is copied, and is a row then.
+func (m *Materializer) removeRest(ctx context.Context, f store.Forgotten) error {
+	pos, _ := m.committed.get()
+	seq := uint64(1)
+	for range removeStep {
+		e, err := m.factFrom(ctx, f.Key, seq, pos.EventsSeq)
+		if err != nil {
+			return err
+		}
+		if e == nil {
+			if err := m.o.Store.EndRemoval(ctx, f.Key); err != nil {
+				return fmt.Errorf("end removal: %w", err)
+			}
+			return nil
+		}
+		item := store.RemovalItem{Seq: e.seq, Key: f.Key, Origin: e.row.Origin, Erase: f.Erase}
+		if err := m.removeMessage(ctx, e.seq, &item); err != nil {
+			return err
+		}
+		seq = e.seq + 1
+	}
+	return nil
+}
+
+// factFrom returns the first fact of a forgotten session that EVENTS holds from seq on, up
+// to a number; nil if there is none. What no materializer wrote only takes a number, and
+// is passed.
+func (m *Materializer) factFrom(ctx context.Context, k bus.Key, seq, to uint64) (*entry, error) {
+	for {
+		raw, err := m.findMsg(ctx, m.o.Streams.Events, seq, m.o.Subjects.Event(k, "*"))
+		if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && raw.Sequence > to {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("look for messages of a forgotten session: %w", err)
+		}
+		if e := m.parseEntry(raw.Sequence, raw.Subject, raw.Header, raw.Data); e.ours {
+			return e, nil
+		}
+		seq = raw.Sequence + 1
+	}
+}
+
+// findReturned looks at the next tombstones and has those removed again of which EVENTS
+// holds a message, below what the table will copy anyway: EVENTS was set back to
+// before they were forgotten. It returns where to go on, 0 at the end.
+func (m *Materializer) findReturned(ctx context.Context, after int64) (next int64, err error) {
+	keys, next, err := m.reader.Tombstones(ctx, after, removeStep)
+	if err != nil {
+		return after, fmt.Errorf("list forgotten sessions: %w", err)
+	}
+	pos, _ := m.committed.get()
+	for _, k := range keys {
+		e, err := m.factFrom(ctx, k, 1, pos.EventsSeq)
+		if err != nil {
+			return after, err
+		}
+		if e == nil {
+			continue
+		}
+		m.log.Warn("EVENTS holds a forgotten session again, which is removed", slog.String("workspace", k.Workspace), slog.String("session", k.Session))
+		if err := m.o.Store.RemoveAgain(ctx, k); err != nil {
+			return after, fmt.Errorf("remove a forgotten session again: %w", err)
+		}
+	}
+	return next, nil
 }
 
 // removeMessage deletes one number from EVENTS, if the message under it is still
@@ -130,7 +230,11 @@ func (m *Materializer) removeMessage(ctx context.Context, seq uint64, item *stor
 			return err
 		}
 	}
-	if err := m.o.Streams.Events.DeleteMsg(ctx, seq); err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+	remove := m.o.Streams.Events.DeleteMsg
+	if item != nil && item.Erase {
+		remove = m.o.Streams.Events.SecureDeleteMsg
+	}
+	if err := remove(ctx, seq); err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
 		// A message that another materializer deleted meanwhile is no error
 		// either, but the server words that in several ways: look again.
 		if _, gone := m.getMsg(ctx, m.o.Streams.Events, seq, false); !errors.Is(gone, jetstream.ErrMsgNotFound) {

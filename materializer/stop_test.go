@@ -38,6 +38,19 @@ func (w *world) whileStopped(do func()) {
 	w.startServer()
 }
 
+// stoppedCopy copies a stream's files while the server is stopped.
+func (w *world) stoppedCopy(stream string) (path string) {
+	w.t.Helper()
+	w.whileStopped(func() { path = w.copyStream(stream) })
+	return path
+}
+
+// setStreamBack puts a copy of a stream's files in their place while the server is stopped.
+func (w *world) setStreamBack(stream, path string) {
+	w.t.Helper()
+	w.whileStopped(func() { w.putStream(stream, path) })
+}
+
 // recreate deletes the stream and makes it anew, as metadata say.
 func (w *world) recreate(s jetstream.Stream, metadata map[string]string) {
 	w.t.Helper()
@@ -52,7 +65,7 @@ func (w *world) recreate(s jetstream.Stream, metadata map[string]string) {
 
 // EVENTS is back at an older state than the table: the rows go back under the same
 // numbers before anything else, and a number whose row is gone is only taken.
-func TestEventsLostEnd(t *testing.T) {
+func TestCrash_EventsLostItsEnd(t *testing.T) {
 	t.Parallel()
 	for _, crash := range []bool{false, true} {
 		t.Run(fmt.Sprintf("crash=%v", crash), func(t *testing.T) {
@@ -61,8 +74,7 @@ func TestEventsLostEnd(t *testing.T) {
 			n.start(nil)
 			w.fail(alpha, "before")
 			n.finish()
-			var old string
-			w.whileStopped(func() { old = w.copyStream("SKALD_EVENTS") })
+			old := w.stoppedCopy("SKALD_EVENTS")
 
 			n.start(nil)
 			w.failMany(beta, 1500)
@@ -72,7 +84,7 @@ func TestEventsLostEnd(t *testing.T) {
 			n.catchUp()
 			w.forget(alpha)
 			n.finish()
-			w.whileStopped(func() { w.putStream("SKALD_EVENTS", old) })
+			w.setStreamBack("SKALD_EVENTS", old)
 			require.EqualValues(t, 1, w.last(w.streams.Events))
 
 			if crash { // before the messages that came meanwhile are dealt with
@@ -109,11 +121,10 @@ func TestEventsLostEnd_Running(t *testing.T) {
 	n.start(nil)
 	w.fail(beta, "before")
 	n.catchUp()
-	var old string
-	w.whileStopped(func() { old = w.copyStream("SKALD_EVENTS") })
+	old := w.stoppedCopy("SKALD_EVENTS")
 	w.failMany(beta, 10)
 	n.catchUp()
-	w.whileStopped(func() { w.putStream("SKALD_EVENTS", old) })
+	w.setStreamBack("SKALD_EVENTS", old)
 	w.fail(beta, "after")
 	n.catchUp()
 	w.check(n)
@@ -129,12 +140,11 @@ func TestStop_EventsDiffer(t *testing.T) {
 	n.start(nil)
 	w.fail(alpha, "a")
 	n.finish()
-	var old string
-	w.whileStopped(func() { old = w.copyStream("SKALD_EVENTS") })
+	old := w.stoppedCopy("SKALD_EVENTS")
 	n.start(nil)
 	w.fail(alpha, "b")
 	n.finish()
-	w.whileStopped(func() { w.putStream("SKALD_EVENTS", old) })
+	w.setStreamBack("SKALD_EVENTS", old)
 	w.plant(happened{key: beta, typ: "error", data: `{}`, origin: bus.Origin{Seq: 9, Time: 9}})
 	n.start(nil)
 	require.ErrorIs(t, n.wait(), materializer.ErrEventsDiffer)
@@ -160,94 +170,6 @@ func TestStop_EventsRecreated(t *testing.T) {
 	streams.Epoch = "another"
 	n.run(streams, nil)
 	require.ErrorIs(t, n.wait(), bus.ErrOtherBus)
-}
-
-// INGEST was made anew: while the materializer runs, and before it starts.
-func TestStop_IngestRecreated(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	n := w.node()
-	n.start(nil)
-	w.fail(alpha, "a")
-	n.catchUp()
-	w.recreate(w.streams.Ingest, map[string]string{bus.MetaIngestID: "another"})
-	require.ErrorIs(t, n.wait(), materializer.ErrIngestReplaced)
-	n.start(nil)
-	require.ErrorIs(t, n.wait(), materializer.ErrIngestReplaced)
-}
-
-// INGEST is back at an older state: it ends below the position, or was filled with
-// something else since.
-func TestStop_IngestRolledBack(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	n := w.node()
-	n.start(nil)
-	w.fail(alpha, "a")
-	n.finish()
-	var old string
-	w.whileStopped(func() { old = w.copyStream("SKALD_INGEST") })
-	n.start(nil)
-	w.fail(alpha, "b")
-	n.catchUp()
-
-	// While it runs.
-	w.whileStopped(func() { w.putStream("SKALD_INGEST", old) })
-	require.ErrorIs(t, n.wait(), materializer.ErrIngestBehind)
-	// Before it starts.
-	n.start(nil)
-	require.ErrorIs(t, n.wait(), materializer.ErrIngestBehind)
-	// Overtaken.
-	w.fail(beta, "another")
-	w.fail(beta, "and one more")
-	n.start(nil)
-	require.ErrorIs(t, n.wait(), materializer.ErrIngestReplaced)
-	require.Len(t, rawTable(t, n.path), 2)
-}
-
-// INGEST is rolled back and overtaken before anybody could see that it was shorter.
-func TestStop_IngestOvertakenWhileRunning(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	n := w.node()
-	n.start(nil)
-	w.fail(alpha, "a")
-	n.catchUp()
-	var old string
-	w.whileStopped(func() { old = w.copyStream("SKALD_INGEST") })
-	w.fail(alpha, "b")
-	n.catchUp()
-
-	p := n.nc
-	w.stopServer()
-	w.putStream("SKALD_INGEST", old)
-	// Another address first, so that the node can not come before the messages.
-	address := w.o.Listen
-	w.o.Listen = ""
-	w.server = skaldtest.ServerWith(t, w.o)
-	_, js := skaldtest.Connect(t, w.server)
-	for range 3 {
-		skaldtest.Publish(t, js, beta, bus.ClassError, `{"message":"another"}`, nil)
-	}
-	w.stopServer()
-	w.o.Listen = address
-	w.startServer()
-	skaldtest.Eventually(t, skaldtest.Timeout, p.IsConnected)
-	require.ErrorIs(t, n.wait(), materializer.ErrIngestReplaced)
-}
-
-// INGEST does not reach back to the position.
-func TestStop_IngestBegins(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	n := w.node()
-	for range 3 {
-		w.fail(alpha, "a")
-	}
-	require.NoError(t, w.streams.Ingest.Purge(t.Context(), jetstream.WithPurgeSequence(3)))
-	n.start(nil)
-	require.ErrorIs(t, n.wait(), materializer.ErrIngestBegins)
-	require.Empty(t, rawTable(t, n.path))
 }
 
 // Run can be called once, and returns nil when it is told to stop, even before it

@@ -26,6 +26,9 @@ type entry struct {
 	ours bool // with a well-formed origin, and a body that is of its number and subject
 	void bool // an empty message that only takes a number
 	row  store.Row
+
+	epoch string // when it was written, of what is ours
+	body  []byte // as EVENTS holds it
 }
 
 // tail reads EVENTS from a number on to the end that it had when it was opened,
@@ -33,13 +36,16 @@ type entry struct {
 type tail struct {
 	m    *Materializer
 	cons jetstream.Consumer
-	it   jetstream.MessagesContext
-	last uint64 // the end
-	next *entry // read ahead, not yet taken
-	read uint64 // the last number that was read or found gone
-	left uint64 // messages the consumer has still to deliver, as it said last
-	sent uint64 // how many it has delivered, as it counts them
-	none bool   // no message is left up to last
+	pull jetstream.ConsumeContext
+	msgs chan jetstream.Msg // handed over one by one
+	lost chan error         // why nothing comes any more; holds the first reason
+	stop chan struct{}      // closed by close
+	last uint64             // the end
+	next *entry             // read ahead, not yet taken
+	read uint64             // the last number that was read or found gone
+	left uint64             // messages the consumer has still to deliver, as it said last
+	sent uint64             // how many it has delivered, as it counts them
+	none bool               // no message is left up to last
 }
 
 func (m *Materializer) openTail(ctx context.Context, from, last uint64) (*tail, error) {
@@ -56,12 +62,27 @@ func (m *Materializer) openTail(ctx context.Context, from, last uint64) (*tail, 
 	if err != nil {
 		return nil, fmt.Errorf("follow EVENTS from %d: %w", from, err)
 	}
-	t := &tail{m: m, cons: c, last: last, read: from - 1, left: c.CachedInfo().NumPending}
-	t.it, err = c.Messages(
+	t := &tail{
+		m: m, cons: c, last: last, read: from - 1, left: c.CachedInfo().NumPending,
+		msgs: make(chan jetstream.Msg), lost: make(chan error, 1), stop: make(chan struct{}),
+	}
+	// The subscription buffers what was pulled. An iterator over the messages has a
+	// channel of fixed size instead, and drops what does not fit.
+	t.pull, err = c.Consume(func(msg jetstream.Msg) {
+		select {
+		case t.msgs <- msg:
+		case <-t.stop:
+		}
+	},
 		jetstream.PullMaxMessagesWithBytesLimit(tailMessages, tailBytes),
 		jetstream.PullExpiry(pullExpiry),
 		jetstream.PullHeartbeat(pullHeartbeat),
-		jetstream.WithMessagesErrOnMissingHeartbeat(true),
+		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
+			select {
+			case t.lost <- err:
+			default:
+			}
+		}),
 	)
 	if err != nil {
 		t.close()
@@ -74,8 +95,10 @@ func (t *tail) close() {
 	if t == nil {
 		return
 	}
-	if t.it != nil {
-		t.it.Stop()
+	close(t.stop)
+	if t.pull != nil {
+		t.pull.Stop()
+		<-t.pull.Closed()
 	}
 	t.m.deleteConsumer(t.m.o.Streams.Events, t.cons)
 }
@@ -101,9 +124,13 @@ func (t *tail) peek(ctx context.Context) (*entry, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, appendTimeout, fmt.Errorf("no message within %s", appendTimeout))
 	defer cancel()
 	for {
-		msg, err := t.it.Next(jetstream.NextContext(ctx))
-		if err != nil {
+		var msg jetstream.Msg
+		select {
+		case msg = <-t.msgs:
+		case err := <-t.lost:
 			return nil, fmt.Errorf("read EVENTS after %d: %w", t.read, err)
+		case <-ctx.Done():
+			return nil, fmt.Errorf("read EVENTS after %d: %w", t.read, context.Cause(ctx))
 		}
 		meta, err := msg.Metadata()
 		if err != nil {
@@ -136,15 +163,15 @@ func (t *tail) take() {
 // parseEntry takes a message of EVENTS apart: a row of ours, a number that is taken
 // by an empty message, or a foreign one.
 func (m *Materializer) parseEntry(seq uint64, subject string, h nats.Header, data []byte) *entry {
-	e := &entry{seq: seq, void: subject == m.o.Subjects.Void()}
+	e := &entry{seq: seq, void: subject == m.o.Subjects.Void(), body: data}
 	ev, origin, ok := m.o.Subjects.ParseFact(seq, subject, h, data)
 	if e.void || !ok {
 		return e
 	}
-	e.ours = true
+	e.ours, e.epoch = true, h.Get(bus.HeaderEpoch)
 	e.row = store.Row{
 		Seq: seq, Key: ev.Key(), Type: ev.Type, RecordedAt: ev.RecordedAt, Origin: origin,
-		Source: bus.SourceOf(h), Trace: bus.Traceparent(h), Data: ev.Data,
+		Source: bus.SourceOf(h), Trace: ev.Traceparent, Data: ev.Data,
 	}
 	return e
 }

@@ -1,6 +1,8 @@
 package materializer
 
 import (
+	"time"
+
 	"github.com/skaldbus/skald/bus"
 	"github.com/skaldbus/skald/materializer/projection"
 	"github.com/skaldbus/skald/materializer/store"
@@ -19,11 +21,13 @@ const (
 // unit is what one batch of messages comes to: all of it is in EVENTS already,
 // and all of it is committed in one transaction, perhaps with other units.
 type unit struct {
-	commit   store.Commit
-	sessions map[bus.Key]int // index into commit.Sessions
-	done     []done
-	removals bool // a session was forgotten or rows were pruned: wake the remover
-	units    int64
+	commit    store.Commit
+	sessions  map[bus.Key]int // index into commit.Sessions
+	done      []done
+	removals  bool // a session was forgotten or rows were pruned: wake the remover
+	irregular bool // INGEST has lost messages: a checkpoint is due
+	units     int64
+	began     time.Time // when its first message was taken; only set for spans
 }
 
 // done is what a message's confirmation says.
@@ -55,6 +59,7 @@ func (u *unit) merge(v *unit) {
 	a.Rows = append(a.Rows, b.Rows...)
 	a.IDs = append(a.IDs, b.IDs...)
 	a.Rejects = append(a.Rejects, b.Rejects...)
+	a.Discards = append(a.Discards, b.Discards...)
 	a.Held = append(a.Held, b.Held...)
 	a.Counters.Applied += b.Counters.Applied
 	a.Counters.Duplicates += b.Counters.Duplicates
@@ -73,7 +78,7 @@ func (u *unit) merge(v *unit) {
 		}
 		if w.Forget {
 			// Nothing of the session outlives this; later messages are dropped.
-			to.Forget, to.Chain, to.Publishers, to.View = true, nil, nil, nil
+			to.Forget, to.Erase, to.Chain, to.Publishers, to.View = true, w.Erase, nil, nil, nil
 			continue
 		}
 		if w.Chain != nil {
@@ -88,5 +93,6 @@ func (u *unit) merge(v *unit) {
 	}
 	u.done = append(u.done, v.done...)
 	u.removals = u.removals || v.removals
+	u.irregular = u.irregular || v.irregular
 	u.units += v.units
 }

@@ -46,14 +46,14 @@ func TestRun_CommitWhileTheWatcherAsks(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ingest.late = func(call int64) {
-		if call == 2 { // the first asks before anything is read
+		if call == 3 { // the first two ask before anything is read
 			seq := w.fail(bus.Key{Workspace: "w", Session: "s"}, "meanwhile")
 			_ = m.WaitCommitted(ctx, seq) // it ends with the test
 		}
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- m.Run(ctx) }()
-	skaldtest.Eventually(t, skaldtest.Timeout, func() bool { return len(ended) > 0 || ingest.calls.Load() > 2 }, "the watcher goes on")
+	skaldtest.Eventually(t, skaldtest.Timeout, func() bool { return len(ended) > 0 || ingest.calls.Load() > 3 }, "the watcher goes on")
 	require.Empty(t, ended, "it runs")
 	cancel()
 	require.NoError(t, <-ended)

@@ -21,9 +21,11 @@ const maxAppends = 2
 type place struct {
 	position uint64 // INGEST sequence
 	highest  int64  // highest INGEST time applied, ns
+	since    int64  // as the store's position has it, ns
 	table    uint64 // EVENTS number
 	end      end
-	newest   *appending // the append sent last; nil if there was none
+	row      uint64     // the number of the last row that was copied; 0 if none was
+	newest   *appending // the newest append, all but its last message sent; nil if there was none
 }
 
 // worker projects, follows and appends. One goroutine owns it.
@@ -31,19 +33,25 @@ type worker struct {
 	m     *Materializer
 	in    *intake
 	units chan<- *unit
-	sent  int64 // units handed to the committer
+	sent  int64 // units handed to the committer, by earlier workers too
 	cache *cache
+
+	stretches []store.Stretch // what was read before
 
 	place             // as if all in flight were taken
 	landed place      // what all units handed over reach
 	flight []*attempt // whose appends are not answered yet, oldest first
 
+	attempts uint64 // begun so far
+
 	troubled bool // health says that appending does not work
 }
 
-func (m *Materializer) newWorker(pos store.Position, in *intake, units chan<- *unit) *worker {
-	p := place{position: pos.IngestSeq, highest: pos.HighestTime, table: pos.EventsSeq}
-	return &worker{m: m, in: in, units: units, cache: newCache(m.reader), place: p, landed: p}
+func (m *Materializer) newWorker(pos store.Position, before []store.Stretch, in *intake, units chan<- *unit) *worker {
+	p := place{position: pos.IngestSeq, highest: pos.HighestTime, since: pos.Since, table: pos.EventsSeq}
+	_, committed := m.committed.get()
+	m.prunes = nil
+	return &worker{m: m, in: in, units: units, sent: committed, cache: newCache(m.reader), stretches: before, place: p, landed: p}
 }
 
 func (w *worker) run(ctx context.Context) error {
@@ -91,7 +99,9 @@ func (w *worker) idle(ctx context.Context) error {
 }
 
 // process turns a batch into a unit on its way. It leaves batches in flight only
-// while more wait to be processed.
+// while many messages wait to be processed: where few come, the next batch would be
+// taken with fewer yet and wait for the answer all the same, and those that come
+// meanwhile would wait for two.
 func (w *worker) process(ctx context.Context, batch []*message) error {
 	for len(batch) > 0 {
 		a, err := w.try(ctx, batch)
@@ -100,8 +110,11 @@ func (w *worker) process(ctx context.Context, batch []*message) error {
 			failed = nil
 		}
 		batch = batch[len(a.batch):]
-		for err == nil && len(w.flight) > 0 && (len(w.flight) >= maxAppends || len(batch) == 0 && w.in.empty()) {
+		for err == nil && len(w.flight) > 0 && (len(w.flight) >= maxAppends || len(batch) == 0 && w.in.few()) {
 			err = w.landOldest(ctx)
+		}
+		if err == nil {
+			err = w.newest.push()
 		}
 		if err != nil {
 			if err := w.recover(ctx, failed, err); err != nil {
@@ -120,7 +133,7 @@ func (w *worker) try(ctx context.Context, batch []*message) (*attempt, error) {
 	if err := a.run(ctx); err != nil {
 		return a, err
 	}
-	w.place = a.place
+	w.goTo(a.place)
 	w.flight = append(w.flight, a)
 	return a, nil
 }
@@ -145,6 +158,12 @@ func (w *worker) landOldest(ctx context.Context) error {
 	return w.send(ctx, a)
 }
 
+// goTo is where the worker goes on, and how far it has EVENTS at hand.
+func (w *worker) goTo(p place) {
+	w.place = p
+	w.m.atHand.Store(p.table)
+}
+
 // recover takes back all that is in flight, and a failed attempt that is not, and
 // does those batches again one by one. What they did append is in EVENTS, and is
 // followed.
@@ -153,13 +172,17 @@ func (w *worker) recover(ctx context.Context, failed *attempt, cause error) erro
 	if failed != nil {
 		undo = append(undo, failed)
 	}
-	w.flight, w.place = nil, w.landed
+	w.flight = nil
+	w.goTo(w.landed)
 	for i := len(undo) - 1; i >= 0; i-- {
 		w.cache.drop(undo[i].touched)
 		w.cache.forget(undo[i].unit.commit.IDs)
 	}
 	if err := w.blame(ctx, cause); err != nil {
 		return err
+	}
+	for _, a := range undo {
+		a.abandon()
 	}
 	for _, a := range undo {
 		if err := w.settle(ctx); err != nil {
@@ -189,12 +212,13 @@ func (w *worker) insist(ctx context.Context, batch []*message) error {
 			}
 			a, w.flight = w.flight[0], nil
 		}
-		w.place = w.landed
+		w.goTo(w.landed)
 		w.cache.drop(a.touched)
 		w.cache.forget(a.unit.commit.IDs)
 		if err := w.blame(ctx, err); err != nil {
 			return err
 		}
+		a.abandon()
 		if !errors.Is(err, errLostRace) {
 			if err := wait.wait(ctx); err != nil {
 				return err
@@ -258,8 +282,12 @@ func (w *worker) settle(ctx context.Context) error {
 	var wait backoff
 	for {
 		last, err := w.m.eventsLast(ctx)
-		if err == nil && last < w.table {
+		lost := err == nil && last < w.table
+		if lost {
 			last, err = w.m.putBack(ctx, last, w.table)
+		}
+		if err == nil {
+			err = w.m.mayAppend(ctx, last, lost)
 		}
 		if err == nil {
 			w.end, w.landed.end = end{seq: last}, end{seq: last}

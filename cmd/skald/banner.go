@@ -34,18 +34,23 @@ func (e env) banner(o serveOptions, server *natsd.Server, gw *gateway.Gateway, s
 	e.note("Try, in another terminal:")
 	executable, _ := os.Executable() // "" is no build's either
 	self := program(os.Args[0], executable)
-	if !secret(natsURL) {
+	if !secret(natsURL) && o.nats.user == "" {
 		e.note("  %s publish%s --session demo --class error --body %s", self, e.connection(o, natsURL), quote(`{"message":"hello"}`))
 	}
-	e.note("  curl -s %s", quote(gw.URL()+"/api/v1/status"))
-	e.note("  %s events --url %s --after-seq 0", self, gw.URL())
+	if o.tokens == "" {
+		e.note("  curl -s %s", quote(gw.URL()+"/api/v1/status"))
+		e.note("  %s events --url %s --after-seq 0", self, gw.URL())
+	} else {
+		e.note("  %s events --url %s --after-seq 0 --token-file FILE", self, gw.URL())
+	}
+	e.note("or open %s/ in a browser.", gw.URL())
 }
 
 // connection returns the flags with which another command reaches the server.
 func (e env) connection(o serveOptions, natsURL string) string {
 	var b strings.Builder
 	for _, f := range []struct{ name, value string }{
-		{"server", natsURL}, {"creds", o.nats.creds}, {"nkey", o.nats.nkey}, {"tlscert", o.nats.tlsCert},
+		{"server", natsURL}, {"context", o.nats.context}, {"creds", o.nats.creds}, {"nkey", o.nats.nkey}, {"tlscert", o.nats.tlsCert},
 		{"tlskey", o.nats.tlsKey}, {"tlsca", o.nats.tlsCA}, {"prefix", o.nats.prefix},
 	} {
 		if f.value != "" {

@@ -55,18 +55,15 @@ func (c *control) message(session string, body []byte) (message, error) {
 // send publishes the message and waits until the store has taken it. The outcome
 // holds once the store's INGEST position has reached the message.
 func (c *control) send(ctx context.Context, conn *target.NATS, m message) (o target.Outcome, err error) {
-	p, err := newPublisher(env{}, conn, false)
+	s, err := newSender(env{}, conn, publishOptions{wait: waitStored})
 	if err != nil {
 		return o, err
 	}
-	s, err := p.send(m, 0)
-	if err != nil {
-		return o, fmt.Errorf("publish: not sent: %w", err)
+	_, stored, err := s.send(ctx, m)
+	if err = s.give(err); err != nil {
+		return o, err
 	}
-	seq, err := p.wait(s)
-	if err != nil {
-		return o, fmt.Errorf("publish: not acknowledged: %w", err)
-	}
+	seq := stored.IngestSeq
 	cause := fmt.Errorf("it is stored as message %d of INGEST, but was not applied within %s; it will be: %w", seq, c.wait, bus.ErrUnavailable)
 	ctx, cancel := context.WithTimeoutCause(ctx, c.wait, cause)
 	defer cancel()

@@ -30,13 +30,14 @@ var errNoServer = fmt.Errorf("no NATS server has answered within %s", connectTim
 type once struct {
 	value string
 	given bool
+	again bool // for completions, which parse the flags twice
 }
 
 func (o *once) String() string { return o.value }
 func (o *once) Type() string   { return "string" }
 
 func (o *once) Set(v string) error {
-	if o.given {
+	if o.given && !o.again {
 		return errors.New("it is given twice")
 	}
 	o.value, o.given = v, true
@@ -58,53 +59,18 @@ func (o *once) put(p api.Params, name string) {
 	}
 }
 
-// natsFlags say how to reach a NATS server.
-type natsFlags struct {
-	server, creds, nkey    string
-	tlsCert, tlsKey, tlsCA string
-	prefix                 string
-}
-
-func (n *natsFlags) add(f *pflag.FlagSet) {
-	f.StringVar(&n.server, "server", "", "NATS server's `URL` (environment: NATS_URL)")
-	f.StringVar(&n.creds, "creds", "", "credentials `file` for NATS")
-	f.StringVar(&n.nkey, "nkey", "", "nkey seed `file` for NATS")
-	f.StringVar(&n.tlsCert, "tlscert", "", "client certificate `file` for NATS")
-	f.StringVar(&n.tlsKey, "tlskey", "", "client key `file` for NATS")
-	f.StringVar(&n.tlsCA, "tlsca", "", "certificate authority `file` for NATS")
-	f.StringVar(&n.prefix, "prefix", "", "first `token` of the bus's subjects (default skald)")
-}
-
-func (n *natsFlags) options(url string) natsconn.Options {
-	return natsconn.Options{
-		URL: url, Creds: n.creds, NKey: n.nkey, Cert: n.tlsCert, Key: n.tlsKey, CA: n.tlsCA,
-	}
-}
-
-// open connects to the NATS server that is meant.
-func (n *natsFlags) open(ctx context.Context) (*target.NATS, error) {
-	server := n.server
-	if server == "" {
-		server = os.Getenv("NATS_URL")
-	}
-	if server == "" {
-		server = target.DefaultServer
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, connectTimeout, errNoServer)
-	defer cancel()
-	return target.OpenNATS(ctx, target.Options{Server: server, Prefix: n.prefix, NATS: n.options(server)})
-}
-
 // targetFlags say where a table is read.
 type targetFlags struct {
 	natsFlags
 	data, url string
+	tokenFile string
 	file      bool // set by open: the target is a store file
 }
 
 func (t *targetFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&t.data, "data", "", "read the store in this `directory` (default ./"+target.DefaultData+" if a store is there)")
 	f.StringVar(&t.url, "url", "", "ask the gateway at this `URL` (default "+target.DefaultURL+")")
+	f.StringVar(&t.tokenFile, "token-file", "", "`file` that holds the token for --url (environment: SKALD_TOKEN)")
 	t.natsFlags.add(f)
 }
 
@@ -112,18 +78,32 @@ func (t *targetFlags) add(f *pflag.FlagSet) {
 // if no flag does.
 func (t *targetFlags) open(e env, cmd *cobra.Command) (target.Target, error) {
 	named := false
-	for _, name := range []string{"data", "url", "server"} {
+	for _, name := range []string{"data", "url", "server", "context"} {
 		f := cmd.Flags().Lookup(name)
 		if f.Changed && strings.TrimSpace(f.Value.String()) == "" {
 			return nil, usage("--%s: must not be empty", name)
 		}
 		named = named || f.Changed
 	}
-	o := target.Options{Data: t.data, URL: t.url, Server: t.server, Prefix: t.prefix}.Resolve(os.Getenv("NATS_URL"))
-	o.NATS = t.options(o.Server)
+	o := target.Options{Data: t.data, URL: t.url, Prefix: t.prefix}
+	var from string
+	var err error
+	if o.Data == "" && o.URL == "" {
+		if from, err = t.complete(); err != nil {
+			return nil, err
+		}
+		if from == byFlag {
+			o.Server = t.server
+		}
+		o = o.Resolve(t.server)
+		o.NATS = t.options(o.Server)
+	}
+	if o.Token, err = t.token(o.URL); err != nil {
+		return nil, err
+	}
 	t.file = o.Data != ""
 	if !named {
-		e.note("skald: %s", unnamed(o))
+		e.note("skald: %s", unnamed(o, from))
 	}
 	ctx, cancel := context.WithTimeoutCause(cmd.Context(), connectTimeout, errNoServer)
 	defer cancel()
@@ -134,15 +114,31 @@ func (t *targetFlags) open(e env, cmd *cobra.Command) (target.Target, error) {
 	return opened, err
 }
 
+// token returns the token for a gateway. It stands in a file or in the environment,
+// since everyone on the machine can read command lines.
+func (t *targetFlags) token(url string) (string, error) {
+	switch {
+	case t.tokenFile == "":
+		return os.Getenv("SKALD_TOKEN"), nil
+	case url == "":
+		return "", usage("--token-file is for a gateway, which --url names")
+	}
+	text, err := os.ReadFile(t.tokenFile)
+	if err != nil {
+		return "", fmt.Errorf("read token: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
 // unnamed says where an answer comes from that no flag names, and what would.
-func unnamed(o target.Options) string {
+func unnamed(o target.Options, from string) string {
 	switch {
 	case o.Data != "":
 		return "reading " + fileName(o.Data) + " (file); --url or --server asks a running bus"
 	case o.URL != "":
 		return "asking " + o.URL + " (HTTP); --data reads a file, --server asks over NATS"
 	}
-	return "asking " + natsconn.Redact(o.Server) + " (NATS, from NATS_URL); --data reads a file, --url asks over HTTP"
+	return "asking " + natsconn.Redact(o.Server) + " (NATS, from " + from + "); --data reads a file, --url asks over HTTP"
 }
 
 // fileName shows a directory that a name alone would not show to be one.

@@ -12,24 +12,36 @@ import (
 
 func forgetCommand(e env) *cobra.Command {
 	var c control
-	var yes, unseen bool
+	var yes, unseen, secure bool
 	cmd := &cobra.Command{
 		Use:   "forget SESSION",
 		Short: "Forget a session for good",
 		Long: `Forget a session for good: its rows, rejects and messages in EVENTS go, its
 numbers are never used again, and late messages for it are dropped. There is no
 way back, and the id can not be used again in its workspace. Copies in INGEST
-stay: this version does not trim INGEST.
+leave when INGEST is trimmed (serve --ingest-keep).
 
 The session must be in the table; the exit status is 3 if it is not, or was
-forgotten before. --unseen forgets one that is not there yet, or never comes.`,
+forgotten before. --unseen forgets one that is not there yet, or never comes.
+
+--secure also has its bytes overwritten, in the files of the store and of the streams,
+and has the checkpoints written anew; in INGEST as soon as it is trimmed. It has
+to be said with the first forget. The work goes on after this command: status shows
+the sessions that are not done as "erasures". Copies elsewhere stay: backups, and
+what the file system keeps of files that were replaced.`,
 		Args: cobra.ExactArgs(1),
 	}
 	c.add(cmd.Flags())
+	completeIDs(cmd, natsOpener(&c.at))
 	cmd.Flags().BoolVar(&yes, "yes", false, "do it; needed where standard input is a terminal")
 	cmd.Flags().BoolVar(&unseen, "unseen", false, "forget it also if there is no such session, so that none can come")
+	cmd.Flags().BoolVar(&secure, "secure", false, "have its bytes overwritten")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		m, err := c.message(args[0], []byte(`{"op":"`+string(bus.OpForget)+`"}`))
+		body := `{"op":"` + string(bus.OpForget) + `"`
+		if secure {
+			body += `,"secure":true`
+		}
+		m, err := c.message(args[0], []byte(body+"}"))
 		if err != nil {
 			return err
 		}
@@ -62,7 +74,10 @@ forgotten before. --unseen forgets one that is not there yet, or never comes.`,
 		if err := printLines(e.stdout, [][]byte{[]byte(visible("forgotten " + m.key.Workspace + "/" + m.key.Session))}); err != nil {
 			return err
 		}
-		e.note("skald: the id can not be used again in this workspace; copies in INGEST stay, this version does not trim INGEST")
+		if secure {
+			e.note("skald: its bytes are being overwritten; it is done when `skald status` counts no erasures, which needs INGEST to be trimmed (serve --ingest-keep)")
+		}
+		e.note("skald: the id can not be used again in this workspace; copies in INGEST leave when it is trimmed (serve --ingest-keep)")
 		return nil
 	}
 	return cmd

@@ -33,7 +33,11 @@ func TestMain(m *testing.M) {
 	if os.Getenv(selfEnv) != "" {
 		main()
 	}
-	os.Unsetenv("NATS_URL") // of whoever runs the tests
+	for _, v := range os.Environ() { // of whoever runs the tests
+		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "NATS_") || strings.HasPrefix(name, "SKALD_") && !strings.HasPrefix(name, "SKALD_TEST_") {
+			os.Unsetenv(name)
+		}
+	}
 	os.Exit(m.Run())
 }
 

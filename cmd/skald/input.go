@@ -18,7 +18,7 @@ const maxLineOverhead = 64 << 10
 
 // message is what is to be published.
 type message struct {
-	key     bus.Key
+	key     bus.Key // zero for control messages that belong to no session
 	class   bus.Class
 	eventID string
 	body    []byte
@@ -92,19 +92,7 @@ func (m *message) check(most int64) error {
 		return err
 	}
 	m.body = body
-	switch m.class {
-	case bus.ClassSession:
-		_, err = bus.ParseSession(body)
-	case bus.ClassActivity:
-		_, err = bus.ParseActivity(body)
-	case bus.ClassError:
-		_, err = bus.ParseError(body)
-	case bus.ClassProjection:
-		_, err = bus.ParsePage(body)
-	case bus.ClassControl:
-		_, err = bus.ParseControl(body, false)
-	}
-	if err != nil {
+	if err := bus.CheckBody(m.class, body); err != nil {
 		return bodyError{m.class, err}
 	}
 	if n := int64(len(body) + headerReserve); n > most {
@@ -170,4 +158,10 @@ func (l *lines) next() ([]byte, error) {
 		}
 		return bytes.TrimSuffix(line, []byte("\n")), nil
 	}
+}
+
+// more reports whether another whole line has been read ahead.
+func (l *lines) more() bool {
+	ahead, err := l.r.Peek(l.r.Buffered())
+	return err == nil && bytes.IndexByte(ahead, '\n') >= 0
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/skaldbus/skald/bus"
 	"github.com/skaldbus/skald/internal/api"
+	"github.com/skaldbus/skald/internal/config"
 	"github.com/skaldbus/skald/internal/natsconn"
 	"github.com/skaldbus/skald/internal/natsd"
 	"github.com/skaldbus/skald/internal/target"
@@ -26,6 +27,7 @@ const (
 	exitFailed   = 1
 	exitUsage    = 2
 	exitNotFound = 3
+	exitFindings = 4 // something is off, and was listed
 )
 
 // env is what a command reads from and writes to.
@@ -63,18 +65,24 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.AddCommand(
-		serveCommand(e), publishCommand(e), eventsCommand(e), sessionsCommand(e), sessionCommand(e), statusCommand(e),
-		rejectsCommand(e), forgetCommand(e), resyncCommand(e), versionCommand(e),
+		serveCommand(e), publishCommand(e), eventsCommand(e), tailCommand(e), sessionsCommand(e), sessionCommand(e), statusCommand(e),
+		checkCommand(e), configCommand(e), rejectsCommand(e), forgetCommand(e), pruneCommand(e), resyncCommand(e),
+		replicasCommand(e), repairCommand(e), verifyCommand(e), backupCommand(e), restoreCommand(e), tokenCommand(e),
+		authCommand(e), edgeCommand(e), demoCommand(e), benchCommand(e), versionCommand(e),
 	)
+	if len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
+		parseAgain(root)
+	}
 	cmd, err := root.ExecuteC()
 	if err != nil && !entered {
 		err = usage("%w", err)
 	}
 	status := exitStatus(err)
-	if err != nil && !errors.Is(err, errSaid) {
+	if err != nil && !errors.Is(err, errSaid) && !errors.Is(err, errFindings) {
 		e.note("skald: %v", err)
 	}
-	if status == exitUsage {
+	var own *statusError
+	if status == exitUsage && !errors.As(err, &own) {
 		e.note("see %s --help", cmd.CommandPath())
 	}
 	return status
@@ -85,6 +93,8 @@ var (
 	errUsage = errors.New("wrong usage")
 	// errSaid ends a command that has told what failed, line by line.
 	errSaid = errors.New("some of it failed")
+	// errFindings ends a command that has listed what is off.
+	errFindings = errors.New("something is off")
 )
 
 // usageError is an error of the command line that reads as what it wraps.
@@ -101,15 +111,20 @@ func usage(format string, args ...any) error {
 func exitStatus(err error) int {
 	var bad *api.ParameterError
 	var failure *api.Failure
+	var own *statusError
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.Is(err, errUsage), errors.Is(err, target.ErrUsage), errors.As(err, &bad):
+	case errors.As(err, &own):
+		return own.status
+	case errors.Is(err, errUsage), errors.Is(err, target.ErrUsage), errors.Is(err, config.ErrConfig), errors.As(err, &bad):
 		return exitUsage
 	case errors.As(err, &failure) && failure.Code == api.CodeBadParameter:
 		return exitUsage
 	case errors.Is(err, natsd.ErrAddress), errors.Is(err, natsd.ErrExposed), errors.Is(err, natsconn.ErrURL), errors.Is(err, natsconn.ErrOptions):
 		return exitUsage
+	case errors.Is(err, errFindings):
+		return exitFindings
 	case errors.Is(err, bus.ErrNotFound):
 		return exitNotFound
 	}

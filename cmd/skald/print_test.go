@@ -45,11 +45,12 @@ func TestPrint_ForPeople(t *testing.T) {
 	var out bytes.Buffer
 	e := env{stdout: &out}
 	event := `{"seq":42,"session_id":"s\u001b","workspace_id":"w","recorded_at_ms":1789200000000,"stored_at_ms":1,"type":"error","data":{"message":"` + strings.Repeat("x", 200) + `"}}`
-	require.NoError(t, printEvents(e, target.Page{Events: [][]byte{[]byte(event)}}))
+	people := &sink{e: e, most: fallbackWidth}
+	require.NoError(t, people.write([]byte(event), bus.Cursor{}))
 	require.True(t, strings.HasPrefix(out.String(), `42       2026-09-12T08:00:00.000Z  w/s\u001b  error  {"message":"xxx`), out.String())
 	require.True(t, strings.HasSuffix(out.String(), "x…\n"))
 	require.Len(t, []rune(out.String()), fallbackWidth+1)
-	require.Error(t, printEvents(e, target.Page{Events: [][]byte{[]byte(`{}`)}}))
+	require.Error(t, people.write([]byte(`{}`), bus.Cursor{}))
 
 	out.Reset()
 	session := (&projection.State{}).AppendSession(nil, bus.Key{Workspace: "w", Session: "s"}, projection.SessionEvents{Count: 3, FirstSeq: 1, LastSeq: 9})

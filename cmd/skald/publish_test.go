@@ -7,6 +7,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
+	"os"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -125,12 +128,17 @@ func TestPublish_Lines(t *testing.T) {
 	}, "\n") // no line feed at the end
 	r := cliIn(in, "publish", "--server", p.nats, "--class", "error", "--json")
 	require.Equal(t, exitFailed, r.code, r.stderr)
+	// Sessions do not wait for each other, so the numbers are in order within one.
+	number := regexp.MustCompile(`"ingest_seq":([1-4]),`)
 	require.Equal(t, []string{
-		`{"ingest_seq":1,"workspace_id":"default","session_id":"s1","class":"error"}`,
-		`{"ingest_seq":2,"workspace_id":"w","session_id":"s2","class":"activity","event_id":"e1"}`,
-		`{"ingest_seq":3,"workspace_id":"default","session_id":"s1","class":"activity"}`,
-		`{"ingest_seq":4,"workspace_id":"default","session_id":"s1","class":"error"}`,
-	}, split(r.stdout))
+		`{"workspace_id":"default","session_id":"s1","class":"error"}`,
+		`{"workspace_id":"w","session_id":"s2","class":"activity","event_id":"e1"}`,
+		`{"workspace_id":"default","session_id":"s1","class":"activity"}`,
+		`{"workspace_id":"default","session_id":"s1","class":"error"}`,
+	}, split(number.ReplaceAllString(r.stdout, "")))
+	seqs := number.FindAllStringSubmatch(r.stdout, -1)
+	require.Len(t, seqs, 4)
+	require.True(t, seqs[0][1] < seqs[2][1] && seqs[2][1] < seqs[3][1], r.stdout)
 	for line, says := range map[int]string{
 		4: "session: must not contain control characters", 5: "body: is missing", 6: "is not JSON", 7: "message: must be a string",
 		8: `class: must be session`, 9: "Skald-Event-Id: must be printable", 10: "event_id: must not be empty", 11: "session: is not known",
@@ -277,6 +285,23 @@ func TestPublish_ConnectionLost(t *testing.T) {
 	require.Contains(t, stderr.String(), "not acknowledged")
 	require.Contains(t, stderr.String(), "1 stored, ")
 	_ = p
+}
+
+// B06, its long form: Ctrl-C while the server does not answer yet ended the command with
+// a word on the connection and none on the lines.
+func TestPublish_InterruptedEarly(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer silent.Close()
+	p := command(t, "publish", "--server", "nats://"+silent.Addr().String())
+	p.start()
+	c, err := silent.Accept()
+	require.NoError(t, err)
+	defer c.Close()
+	p.signal(os.Interrupt)
+	require.Equal(t, exitFailed, p.ends())
+	require.Contains(t, p.text(), "skald: 0 stored, 0 not acknowledged, 0 wrong")
 }
 
 type writerFunc func([]byte) (int, error)

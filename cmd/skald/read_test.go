@@ -119,7 +119,7 @@ func TestRead_DefaultTarget(t *testing.T) {
 	cli("status", "--data", "").fails(t, exitUsage, "--data")
 	cli("status", "--server", "").fails(t, exitUsage, "--server")
 	t.Chdir(t.TempDir())
-	require.Equal(t, "asking http://127.0.0.1:7525 (HTTP); --data reads a file, --server asks over NATS", unnamed(target.Options{}.Resolve("")))
+	require.Equal(t, "asking http://127.0.0.1:7525 (HTTP); --data reads a file, --server asks over NATS", unnamed(target.Options{}.Resolve(""), ""))
 }
 
 // An address of another protocol is said to be one, soon, and with the flag that it
@@ -208,7 +208,7 @@ func TestControl(t *testing.T) {
 	forgotten := control("forget", "s", "--workspace", "w")
 	require.Equal(t, "forgotten w/s\n", forgotten.ok(t))
 	require.Contains(t, forgotten.stderr, "can not be used again")
-	require.Contains(t, forgotten.stderr, "copies in INGEST stay")
+	require.Contains(t, forgotten.stderr, "copies in INGEST leave when it is trimmed")
 	require.Equal(t, "forgotten w/none\n", control("forget", "none", "--workspace", "w", "--unseen").ok(t))
 	p.publish("w", "none", 1)
 	p.settle()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -10,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/skaldbus/skald/bus"
 	"github.com/skaldbus/skald/internal/api"
@@ -39,13 +41,8 @@ with its payload.`,
 	f.Int64Var(&after, "after", 0, "only with a higher `id`")
 	f.IntVar(&limit, "limit", api.DefaultLimit, "most `entries` to print, from 1; more than 1000 counts as 1000")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		for name, v := range map[string]string{"workspace": workspace, "session": session} {
-			if !f.Changed(name) {
-				continue
-			}
-			if err := api.CheckID(name, v); err != nil {
-				return usage("--%w", err)
-			}
+		if err := checkFilters(f, workspace, session); err != nil {
+			return err
 		}
 		if limit < 1 || after < 0 {
 			return usage("--limit must be at least 1, --after at least 0")
@@ -71,25 +68,31 @@ with its payload.`,
 		}
 		return nil
 	}
-	cmd.AddCommand(&cobra.Command{
+	cmd.AddCommand(discardCommand(e, &data), retryCommand(e, &data, &asJSON), &cobra.Command{
 		Use:   "show ID",
 		Short: "Print one entry with its payload",
-		Args:  cobra.ExactArgs(1),
+		Long: `Print one entry with its payload. Of a conflict, which is another message under a
+known count or event id, the facts of the first one are printed too: they stand.`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := strconv.ParseInt(args[0], 10, 64)
-			if err != nil || id < 1 {
-				return usage("the id must be a number from 1, as the list shows it")
+			ids, err := entryIDs(args)
+			if err != nil {
+				return err
 			}
 			r, err := openReader(e, cmd, data)
 			if err != nil {
 				return err
 			}
 			defer r.Close()
-			entry, err := r.Reject(cmd.Context(), id)
+			entry, err := r.Reject(cmd.Context(), ids[0])
 			if err != nil {
 				return err
 			}
-			text, err := json.Marshal(newRejectLine(entry, true))
+			line := newRejectLine(entry, true)
+			if line.First, err = firstFacts(cmd.Context(), r, entry); err != nil {
+				return err
+			}
+			text, err := json.Marshal(line)
 			if err != nil {
 				return fmt.Errorf("encode reject: %w", err)
 			}
@@ -100,6 +103,49 @@ with its payload.`,
 		},
 	})
 	return cmd
+}
+
+// checkFilters checks the ids that an entry's session is found by.
+func checkFilters(f *pflag.FlagSet, workspace, session string) error {
+	for name, v := range map[string]string{"workspace": workspace, "session": session} {
+		if !f.Changed(name) {
+			continue
+		}
+		if err := api.CheckID(name, v); err != nil {
+			return usage("--%w", err)
+		}
+	}
+	return nil
+}
+
+// maxFirstFacts is how many facts of a conflict's first message are shown; only a page
+// gives more than one, and pages have no conflicts.
+const maxFirstFacts = 10
+
+// firstFacts returns what the table holds of the message that stands where another came
+// under its count or event id: its facts, which may be none. Nil if r is no conflict.
+func firstFacts(ctx context.Context, r *store.Reader, e *store.Reject) ([]json.RawMessage, error) {
+	if e.Reason != bus.ReasonConflict || e.Key == nil {
+		return nil, nil
+	}
+	source := bus.Source{Publisher: e.Identity.Publisher, Count: e.Identity.Count}
+	if source.Publisher == "" {
+		source = bus.Source{EventID: e.Identity.EventID}
+	}
+	rows, err := r.RowsOf(ctx, *e.Key, source, maxFirstFacts)
+	if err != nil {
+		return nil, err
+	}
+	facts := []json.RawMessage{}
+	for i := range rows {
+		row := &rows[i]
+		ev := bus.Event{
+			Seq: row.Seq, Workspace: row.Key.Workspace, Session: row.Key.Session, Type: row.Type,
+			RecordedAt: row.RecordedAt, StoredAt: row.Origin.Time / 1e6, Data: row.Data,
+		}
+		facts = append(facts, ev.AppendJSON(nil))
+	}
+	return facts, nil
 }
 
 // openReader opens the store, and says where it is if --data does not.
@@ -129,6 +175,8 @@ type rejectLine struct {
 	PayloadKept   bool       `json:"payload_kept"`
 	Payload       *string    `json:"payload,omitempty"`        // if it is UTF-8
 	PayloadBase64 *string    `json:"payload_base64,omitempty"` // if it is not
+	// First are the facts of the message that stands, of a conflict.
+	First []json.RawMessage `json:"first_facts,omitzero"`
 }
 
 func newRejectLine(r *store.Reject, payload bool) rejectLine {

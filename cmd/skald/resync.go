@@ -23,6 +23,7 @@ between is skipped, and a reject entry names the range.`,
 	}
 	f := cmd.Flags()
 	c.add(f)
+	completeIDs(cmd, natsOpener(&c.at))
 	f.Uint64Var(&ordinal, "ordinal", 0, "the `ordinal` of the last relay event to skip, from 1 (required)")
 	f.StringVar(&digest, "digest", "", "that event's `digest`, 64 lower-case hex digits (required)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

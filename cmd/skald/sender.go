@@ -1,202 +1,243 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"log/slog"
 	"strconv"
-
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-	"golang.org/x/sync/errgroup"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/skaldbus/skald/bus"
 	"github.com/skaldbus/skald/internal/target"
+	"github.com/skaldbus/skald/publisher"
 )
 
-// publisher sends messages and prints their acknowledgements.
-type publisher struct {
-	env    env
-	conn   *target.NATS
-	js     jetstream.JetStream
+type publishOptions struct {
 	asJSON bool
-	most   int64 // bytes of a message's headers and body
+	outbox string
+	wait   string
 }
 
-func newPublisher(e env, conn *target.NATS, asJSON bool) (*publisher, error) {
-	js, err := jetstream.New(conn.Conn(), jetstream.WithPublishAsyncMaxPending(2*maxUnacknowledged), jetstream.WithPublishAsyncTimeout(ackTimeout))
-	if err != nil {
-		return nil, fmt.Errorf("use JetStream: %w", err)
-	}
-	return &publisher{env: e, conn: conn, js: js, asJSON: asJSON, most: conn.Conn().MaxPayload() - bus.PayloadReserve}, nil
+// sender publishes messages and prints their acknowledgements.
+type sender struct {
+	publishOptions
+	env  env
+	conn *target.NATS
+	pub  *publisher.Publisher
+	most int64 // bytes of a message's headers and body
+
+	done     chan error // of the publisher's Run
+	sessions map[bus.Key]*publisher.Session
+	notes    sync.Mutex // one line at a time on standard error
+	rejected atomic.Int64
 }
 
-// sent is a message whose acknowledgement is awaited.
-type sent struct {
-	message
-	line int // 0 if it came from flags
-	ack  jetstream.PubAckFuture
-}
-
-func (p *publisher) send(m message, line int) (sent, error) {
-	// Tried once: a try of its own would be stored after messages sent later.
-	ack, err := p.js.PublishMsgAsync(&nats.Msg{
-		Subject: p.conn.Subjects().Ingest(m.key, m.class), Header: m.headers(), Data: m.body,
-	}, jetstream.WithRetryAttempts(0))
-	if err != nil {
-		return sent{}, p.explain(err)
-	}
-	return sent{message: m, line: line, ack: ack}, nil
-}
-
-// wait returns the sequence that the message was stored under. It takes
-// ackTimeout at most.
-func (p *publisher) wait(s sent) (uint64, error) {
-	select {
-	case ack := <-s.ack.Ok():
-		return ack.Sequence, nil
-	case err := <-s.ack.Err():
-		return 0, p.explain(err)
-	}
-}
-
-func (p *publisher) print(m message, seq uint64) error {
-	line := []byte(fmt.Sprintf("stored ingest %d %s/%s %s", seq, visible(m.key.Workspace), visible(m.key.Session), m.class))
-	if p.asJSON {
-		line = strconv.AppendUint([]byte(`{"ingest_seq":`), seq, 10)
-		line = bus.AppendQuoted(append(line, `,"workspace_id":`...), m.key.Workspace)
-		line = bus.AppendQuoted(append(line, `,"session_id":`...), m.key.Session)
-		line = bus.AppendQuoted(append(line, `,"class":`...), string(m.class))
-		if m.eventID != "" {
-			line = bus.AppendQuoted(append(line, `,"event_id":`...), m.eventID)
+// newSender starts the publisher; give, one or run ends it.
+func newSender(e env, conn *target.NATS, o publishOptions) (*sender, error) {
+	s := &sender{publishOptions: o, env: e, conn: conn, done: make(chan error, 1), sessions: map[bus.Key]*publisher.Session{}}
+	po := publisher.Options{Outbox: o.outbox, Prefix: conn.Subjects().Prefix(), Unplaced: true, Logger: slog.New(slog.DiscardHandler)}
+	if o.outbox != "" {
+		po.Logger = slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		po.OnFailed = func(f publisher.Failure) {
+			s.rejected.Add(1)
+			s.say("skald: %s/%s: will not be materialized: %v", visible(f.Key.Workspace), visible(f.Key.Session), f.Err)
 		}
-		line = append(line, '}')
 	}
-	return printLines(p.env.stdout, [][]byte{line})
+	var err error
+	if s.pub, err = publisher.New(conn.Conn(), po); err != nil {
+		return nil, err
+	}
+	s.most = conn.Conn().MaxPayload() - bus.PayloadReserve
+	if conn.Conn().MaxPayload() == 0 {
+		s.most = 1<<20 - bus.PayloadReserve // what a server takes by default; this one is not known yet
+	}
+	go func() { s.done <- s.pub.Run(context.Background()) }()
+	<-s.pub.Started() // so that what an earlier run has left is waited for
+	return s, nil
 }
 
-// one publishes a single message.
-func (p *publisher) one(m message) error {
-	s, err := p.send(m, 0)
-	if err != nil {
-		return fmt.Errorf("publish: not sent: %w", err)
-	}
-	seq, err := p.wait(s)
-	if err != nil {
-		return fmt.Errorf("publish: not acknowledged: %w", err)
-	}
-	return p.print(m, seq)
+func (s *sender) say(format string, args ...any) {
+	s.notes.Lock()
+	defer s.notes.Unlock()
+	s.env.note(format, args...)
 }
 
-// lines publishes a message a line. One goroutine reads and sends, another waits
-// for acknowledgements in the order they were sent for; a full channel between
-// them blocks the reading. What is wrong with one message is said, and the rest
-// goes on; without a connection, or a stream, nothing more is read.
-func (p *publisher) lines(ctx context.Context, defaults message) error {
-	var c counts
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var g errgroup.Group
-	queue := make(chan sent, maxUnacknowledged)
-	g.Go(func() error {
-		defer close(queue)
-		return p.sendLines(ctx, defaults, queue, &c)
-	})
-	g.Go(func() error { return p.collect(queue, &c, cancel) })
-	err := g.Wait()
-	if c.wrong+c.failed > 0 || err != nil {
-		p.env.note("skald: %d stored, %d not acknowledged, %d wrong", c.stored, c.failed, c.wrong)
-	} else if c.stored == 0 {
-		p.env.note("skald: 0 stored, standard input has no lines")
-	}
-	if err == nil && c.wrong+c.failed > 0 {
-		err = errSaid
+// give ends the publisher without waiting, and returns err.
+func (s *sender) give(err error) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return errors.Join(err, s.end(ctx))
+}
+
+// end closes the publisher and waits for its end. What is unconfirmed is counted by the
+// caller, or stays in the outbox.
+func (s *sender) end(ctx context.Context) error {
+	err := s.pub.Close(ctx)
+	err = errors.Join(err, <-s.done)
+	var unconfirmed *publisher.UnconfirmedError
+	if errors.As(err, &unconfirmed) {
+		return nil
 	}
 	return err
 }
 
-// counts of lines; wrong belongs to the reading goroutine, the others to the
-// waiting one.
-type counts struct{ wrong, stored, failed int }
-
-func (p *publisher) sendLines(ctx context.Context, defaults message, queue chan<- sent, c *counts) error {
-	in := newLines(p.env.stdin, int(p.most)+maxLineOverhead)
-	for n := 1; ctx.Err() == nil; n++ {
-		line, err := in.next()
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil && !errors.Is(err, errLineTooLong):
-			return fmt.Errorf("read standard input: %w", err)
-		case err == nil && len(bytes.TrimSpace(line)) == 0:
-			continue
-		}
-		var m message
-		if err == nil {
-			m, err = parseMessage(line, defaults)
-		}
-		if err == nil {
-			err = m.check(p.most)
-		}
-		if err != nil {
-			c.wrong++
-			p.env.note("skald: line %d: %v", n, err)
-			continue
-		}
-		s, err := p.send(m, n)
-		if err != nil {
-			return fmt.Errorf("publish line %d: neither it nor what follows was sent: %w", n, err)
-		}
-		queue <- s
-	}
-	return nil
+// accepted is a message whose acknowledgement is awaited.
+type accepted struct {
+	message
+	line    int // 0 if it came from flags
+	receipt *publisher.Receipt
+	err     error // it was not accepted
 }
 
-// collect waits for all that was sent, to the end of the queue. An error that
-// concerns more than one message is said at once and calls stop, so that reading
-// ends with the line at hand.
-func (p *publisher) collect(queue <-chan sent, c *counts, stop func()) error {
-	var failure error
-	for s := range queue {
-		seq, err := p.wait(s)
-		var refused *jetstream.APIError
-		switch {
-		case err == nil:
-			c.stored++
-			if failure == nil {
-				failure = p.print(s.message, seq)
-			}
-		case errors.As(err, &refused):
-			c.failed++
-			p.env.note("skald: line %d: not acknowledged: %v", s.line, err)
-		default:
-			c.failed++
-			if failure == nil {
-				p.env.note("skald: line %d: not acknowledged, and no more is read: %v", s.line, err)
-				failure = errSaid
+// accept hands messages of one session over, in their order; what it can not hand over
+// has its err set.
+func (s *sender) accept(ctx context.Context, session *publisher.Session, group []*accepted) {
+	for len(group) > 0 {
+		n := 1
+		if group[0].class == bus.ClassProjection {
+			group[0].receipt, group[0].err = s.append(ctx, session, group[0].body)
+			group = group[1:]
+			continue
+		}
+		for n < len(group) && group[n].class != bus.ClassProjection {
+			n++
+		}
+		messages := make([]publisher.Message, n)
+		for i, a := range group[:n] {
+			messages[i] = publisher.Message{Class: a.class, EventID: a.eventID, Body: a.body}
+		}
+		receipts, err := session.Publish(ctx, messages...)
+		for i, a := range group[:n] {
+			if a.err = err; err == nil {
+				a.receipt = receipts[i]
 			}
 		}
-		if failure != nil {
-			stop()
+		group = group[n:]
+	}
+}
+
+func (s *sender) append(ctx context.Context, session *publisher.Session, body []byte) (*publisher.Receipt, error) {
+	page, err := bus.ParsePage(body)
+	if err != nil {
+		return nil, err
+	}
+	return session.Append(ctx, page.Events...)
+}
+
+// session opens a session once.
+func (s *sender) session(ctx context.Context, k bus.Key) (*publisher.Session, error) {
+	if known := s.sessions[k]; known != nil {
+		return known, nil
+	}
+	session, err := s.pub.Session(ctx, k)
+	if err == nil {
+		s.sessions[k] = session
+	}
+	return session, err
+}
+
+// hopeless is how long what only an operator can change is tried.
+const hopeless = 2 * time.Second
+
+// wait waits until the message is what a line is acknowledged for. Without an outbox
+// that takes ackTimeout at most.
+func (s *sender) wait(ctx context.Context, a *accepted) (publisher.Outcome, error) {
+	if s.publishOptions.wait == waitKept {
+		return publisher.Outcome{}, nil
+	}
+	begin := time.Now()
+	for {
+		step, cancel := context.WithTimeout(ctx, hopeless/4)
+		var out publisher.Outcome
+		var err error
+		if s.publishOptions.wait == waitMaterialized {
+			out, err = a.receipt.Materialized(step)
+		} else {
+			out.IngestSeq, err = a.receipt.Stored(step)
+			out.Ordinal = a.receipt.Ordinal()
+		}
+		cancel()
+		since := time.Since(begin)
+		switch {
+		case err == nil, !errors.Is(err, context.DeadlineExceeded):
+			return out, err
+		case ctx.Err() != nil:
+			return out, errors.Join(context.Cause(ctx), err)
+		case s.outbox != "":
+		case since > ackTimeout,
+			since > hopeless && (errors.Is(err, publisher.ErrNoStream) || errors.Is(err, publisher.ErrNotPermitted)):
+			return out, fmt.Errorf("%w: %w", errNoAnswer, s.explain(err))
 		}
 	}
-	return failure
+}
+
+// errNoAnswer ends the reading: what comes next would not fare better.
+var errNoAnswer = errors.New("it was not acknowledged in time")
+
+// print prints the acknowledgement.
+func (s *sender) print(a *accepted, out publisher.Outcome, failed error) error {
+	word := s.publishOptions.wait
+	if word == waitMaterialized {
+		word = outcomeOf(out, failed)
+	}
+	line := []byte(word)
+	if out.IngestSeq != 0 {
+		line = fmt.Appendf(line, " ingest %d", out.IngestSeq)
+	}
+	line = fmt.Appendf(line, " %s/%s %s", visible(a.key.Workspace), visible(a.key.Session), a.class)
+	if s.asJSON {
+		line = []byte{'{'}
+		if out.IngestSeq != 0 {
+			line = append(strconv.AppendUint(append(line, `"ingest_seq":`...), out.IngestSeq, 10), ',')
+		}
+		line = bus.AppendQuoted(append(line, `"workspace_id":`...), a.key.Workspace)
+		line = bus.AppendQuoted(append(line, `,"session_id":`...), a.key.Session)
+		line = bus.AppendQuoted(append(line, `,"class":`...), string(a.class))
+		if a.eventID != "" {
+			line = bus.AppendQuoted(append(line, `,"event_id":`...), a.eventID)
+		}
+		if s.publishOptions.wait == waitMaterialized {
+			line = bus.AppendQuoted(append(line, `,"outcome":`...), word)
+			var rejected *publisher.RejectedError
+			if errors.As(failed, &rejected) {
+				line = bus.AppendQuoted(append(line, `,"reason":`...), string(rejected.Reason))
+			}
+		}
+		if out.Ordinal != 0 {
+			line = strconv.AppendUint(append(line, `,"ordinal":`...), out.Ordinal, 10)
+		}
+		line = append(line, '}')
+	}
+	return printLines(s.env.stdout, [][]byte{line})
+}
+
+// outcomeOf is what became of a message in one word, empty if that is not known.
+func outcomeOf(out publisher.Outcome, err error) string {
+	switch {
+	case err == nil && out.Duplicate:
+		return "duplicate"
+	case err == nil:
+		return "applied"
+	case errors.Is(err, publisher.ErrRejected):
+		return "rejected"
+	case errors.Is(err, publisher.ErrForgotten):
+		return "dropped"
+	}
+	return ""
 }
 
 // explain adds what to look at.
-func (p *publisher) explain(err error) error {
-	var refused *jetstream.APIError
+func (s *sender) explain(err error) error {
 	switch {
-	case errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders):
-		return fmt.Errorf("%s: no stream takes it, has skald serve run on this server, with this prefix?: %w", p.conn, err)
-	case errors.Is(err, jetstream.ErrAsyncPublishTimeout):
-		return fmt.Errorf("%s: no answer within %s, it may be stored or not: %w", p.conn, ackTimeout, err)
-	case errors.Is(err, nats.ErrDisconnected), errors.Is(err, nats.ErrConnectionClosed):
-		return fmt.Errorf("%s: the connection was lost, it may be stored or not: %w", p.conn, err)
-	case errors.As(err, &refused):
-		return fmt.Errorf("%s: refused: %w", p.conn, err)
+	case errors.Is(err, publisher.ErrNoStream):
+		return fmt.Errorf("%s: no stream takes it, has skald serve run on this server, with this prefix?: %w", s.conn, err)
+	case errors.Is(err, publisher.ErrTimeout):
+		return fmt.Errorf("%s: no answer within %s, it may be stored or not: %w", s.conn, ackTimeout, err)
+	case errors.Is(err, publisher.ErrDisconnected), errors.Is(err, publisher.ErrClosed):
+		return fmt.Errorf("%s: the connection was lost, it may be stored or not: %w", s.conn, err)
 	}
-	return fmt.Errorf("%s: %w", p.conn, err)
+	return fmt.Errorf("%s: %w", s.conn, err)
 }

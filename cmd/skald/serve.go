@@ -19,11 +19,16 @@ import (
 
 	"github.com/skaldbus/skald/bus"
 	"github.com/skaldbus/skald/internal/api"
+	"github.com/skaldbus/skald/internal/config"
 	"github.com/skaldbus/skald/internal/dirlock"
 	"github.com/skaldbus/skald/internal/gateway"
+	"github.com/skaldbus/skald/internal/live"
+	"github.com/skaldbus/skald/internal/metrics"
 	"github.com/skaldbus/skald/internal/natsd"
+	"github.com/skaldbus/skald/internal/sdnotify"
 	"github.com/skaldbus/skald/internal/service"
 	"github.com/skaldbus/skald/internal/target"
+	"github.com/skaldbus/skald/internal/tracing"
 	"github.com/skaldbus/skald/materializer"
 	"github.com/skaldbus/skald/materializer/store"
 )
@@ -37,38 +42,45 @@ type serveOptions struct {
 	data        string
 	listen      string
 	http        string
+	tokens      string
 	natsConfig  string
 	sync        time.Duration
 	idHorizon   time.Duration
 	ingestBytes int64
+	ingestKeep  time.Duration
 	replicas    int
+	maxLag      time.Duration
 	serverFrom  string // what nats.server was named by, if it is
+	configFile  string
+	logFormat   string
 	logLevel    string
 	patience    time.Duration // how long to wait for NATS to be ready
+	summarize   time.Duration // how often the log says how it goes; 0 is summaryEvery
+	// started is told the addresses instead of the banner, by who runs serve for
+	// a purpose of its own. Nil says the banner.
+	started func(natsURL, httpURL string)
 }
 
 func serveCommand(e env) *cobra.Command {
-	o := serveOptions{patience: startTimeout}
+	var o serveOptions
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the bus: streams, store, HTTP and NATS service",
 		Long: `Run the bus. Without --server (or NATS_URL) it brings its own NATS server with
 JetStream, kept in DIR/jetstream; with it, it uses that one. The store is
-DIR/skald.db. SIGTERM or Ctrl-C stop it cleanly, a second one at once.`,
+DIR/skald.db. SIGTERM or Ctrl-C stop it cleanly, a second one at once.
+
+Each flag can also be a variable (--max-lag is SKALD_MAX_LAG) or a line of the file
+that --config names (max-lag: 1m); a flag comes before a variable, that before the
+file. skald config show prints what is in force.`,
 		Args: cobra.NoArgs,
 	}
-	f := cmd.Flags()
-	f.StringVar(&o.data, "data", target.DefaultData, "data `directory`, made if it is not there")
-	f.StringVar(&o.listen, "listen", natsd.DefaultListen, "`address` of the embedded NATS server, port 0 picks a free one")
-	f.StringVar(&o.http, "http", gateway.DefaultListen, "`address` of the HTTP gateway, port 0 picks a free one")
-	f.StringVar(&o.natsConfig, "nats-config", "", "configuration `file` of the embedded NATS server (accounts, TLS)")
-	f.DurationVar(&o.sync, "sync-interval", 0, "how often the embedded NATS server syncs to disk; 0 syncs before each acknowledgement, more can lose acknowledged messages when the machine fails")
-	f.DurationVar(&o.idHorizon, "id-horizon", bus.DefaultIDHorizon, "how long bare event ids are known, for a new bus")
-	f.Int64Var(&o.ingestBytes, "ingest-max-bytes", 0, "bound of INGEST in `bytes`, for a new bus (default 8 GiB, less on a small disk)")
-	f.IntVar(&o.replicas, "replicas", 1, "copies of each stream, for a new bus")
-	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
-	o.nats.add(f)
+	flags := o.flags()
+	cmd.Flags().AddFlagSet(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if _, err := config.Apply(flags); err != nil {
+			return err
+		}
 		log, quiet, err := o.check(cmd, e)
 		if err != nil {
 			return err
@@ -118,6 +130,19 @@ func serve(ctx context.Context, e env, o serveOptions, log, quiet *slog.Logger) 
 	if err != nil {
 		return err
 	}
+	tokens, err := openTokens(o.tokens, log)
+	if err != nil {
+		return err
+	}
+	notifier, err := sdnotify.New()
+	if err != nil {
+		return err
+	}
+	traces, err := tracing.Start(ctx, tracing.Options{Logger: log, Service: "skald", Version: buildVersion().Version})
+	if err != nil {
+		return err
+	}
+	defer traces.Close()
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
@@ -142,6 +167,9 @@ func serve(ctx context.Context, e env, o serveOptions, log, quiet *slog.Logger) 
 		return err
 	}
 	defer closing("release data directory", lock.Release)
+	if err := materializer.PendingRepair(o.data); err != nil {
+		return fmt.Errorf("%w; end it: %s --yes", err, o.repair())
+	}
 	if o.nats.server == "" {
 		if server, err = natsd.Start(ctx, o.embedded(quiet)); err != nil {
 			return o.listenError(err)
@@ -168,8 +196,15 @@ func serve(ctx context.Context, e env, o serveOptions, log, quiet *slog.Logger) 
 		return err
 	}
 
+	hub, err := live.New(ctx, live.Options{Logger: log, Reader: st.Reader()})
+	if err != nil {
+		return err
+	}
+	figures := metrics.New(metricsBuild())
 	m, err := materializer.New(materializer.Options{
-		Conn: nc, JS: js, Logger: log, Store: st, Streams: streams, Subjects: subjects,
+		AppendMessages: batchMessages(server), Committed: hub.Committed, Conn: nc, IngestKeep: o.ingestKeep, JS: js, Label: o.label(),
+		Logger: log, MaxLag: o.maxLag, MayLose: o.mayLose(streams), Observer: figures, Store: st, Streams: streams, Subjects: subjects,
+		Tracer: traces.Tracer(), Trim: true,
 	})
 	if err != nil {
 		return err
@@ -179,31 +214,94 @@ func serve(ctx context.Context, e env, o serveOptions, log, quiet *slog.Logger) 
 			ends, err := m.Ends(ctx)
 			return api.Ends(ends), err
 		},
-		Horizon: streams.Horizon, Logger: log, Reader: st.Reader(),
+		Horizon: streams.Horizon, Logger: log, Reader: st.Reader(), Ready: m.Ready,
 	})
+	health := func() []gateway.Check {
+		var checks []gateway.Check
+		for _, c := range m.Health() {
+			checks = append(checks, gateway.Check(c))
+		}
+		return append(checks, tokenChecks(tokens)...)
+	}
 	svc := service.New(service.Options{API: answers, Conn: nc, Logger: log, Subjects: subjects, Version: buildVersion().Version})
 	gw, err := gateway.New(gateway.Options{
-		API: answers, Listen: o.http, Logger: log,
-		Health: func() []gateway.Check {
-			var checks []gateway.Check
-			for _, c := range m.Health() {
-				checks = append(checks, gateway.Check(c))
-			}
-			return checks
-		},
+		API: answers, Health: health, Listen: o.http, Live: hub, Logger: log, Metrics: figures.Handler(), Tokens: tokens,
 	})
 	if err != nil {
 		return fmt.Errorf("--http: %w", err)
 	}
-	e.banner(o, server, gw, streams)
+	figures.Add(metrics.Sources{
+		Checks: metricsChecks(health), CutOff: gw.CutOff, Hub: hub, Materializer: m, Store: st, Streams: gw.Streams,
+	})
+	if o.started != nil {
+		o.started(server.ClientURL(), gw.URL())
+	} else {
+		e.banner(o, server, gw, streams)
+	}
 	log.Info("serving", slog.String("version", buildVersion().Version), slog.String("epoch", streams.Epoch))
-	err = runStack(ctx,
-		actor{"materializer", m.Run},
-		actor{"NATS service", svc.Run},
-		actor{"HTTP gateway", gw.Run},
-	)
+	actors := []actor{
+		{"materializer", m.Run},
+		{"NATS service", svc.Run},
+		{"live streams", hub.Run},
+		{"summary", func(ctx context.Context) error { return summarize(ctx, o, log, m, hub, gw) }},
+		{"tokens", func(ctx context.Context) error { return watchTokens(ctx, tokens) }},
+		{"HTTP gateway", gw.Run},
+		{"systemd", func(ctx context.Context) error { return notifier.Run(ctx, log, storeAnswers(st)) }},
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		actors = append(actors, actor{"memory limit", boundMemory})
+	}
+	err = runStack(ctx, actors...)
 	log.Info("stopped")
+	if errors.Is(err, materializer.ErrEventsDiffer) || errors.Is(err, materializer.ErrRestored) || errors.Is(err, bus.ErrOtherBus) {
+		err = fmt.Errorf("%w\nnow run: %s", err, o.repair())
+	}
 	return err
+}
+
+// label is what the store is listed as among those of its bus.
+func (o *serveOptions) label() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	dir, err := filepath.Abs(o.data)
+	if err != nil {
+		dir = o.data
+	}
+	return host + ":" + dir
+}
+
+// mayLose says why the server may lose what it has acknowledged when a machine fails,
+// as far as that is known; "" if it does not.
+func (o *serveOptions) mayLose(streams bus.Streams) string {
+	switch {
+	case streams.Ingest.CachedInfo().Config.Replicas >= 3 && streams.Events.CachedInfo().Config.Replicas >= 3:
+		return ""
+	case o.nats.server != "":
+		return "the streams have fewer than three replicas, and it is not known whether the NATS server syncs before it acknowledges (sync_interval: always)"
+	case o.sync > 0:
+		return "the embedded NATS server syncs every " + o.sync.String() + " (--sync-interval)"
+	}
+	return ""
+}
+
+// storeAnswers is what systemd's watchdog looks at: a process whose store does not
+// answer may be mended by a new start, one whose NATS server is away is not.
+func storeAnswers(st *store.Store) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := st.Reader().Position(ctx)
+		return err
+	}
+}
+
+// batchMessages returns the most messages of an atomic batch. What an outside server
+// allows can not be asked for; 0 is what all allow by default.
+func batchMessages(embedded *natsd.Server) int {
+	if embedded == nil {
+		return 0
+	}
+	return embedded.BatchMessages()
 }
 
 // embedded returns the embedded server's options.

@@ -24,6 +24,7 @@ func sessionCommand(e env) *cobra.Command {
 	workspace := onceFlag(f, "workspace", "the workspace's `id`")
 	f.BoolVar(&asJSON, "json", false, "print one line, also on a terminal")
 	at.add(f)
+	completeIDs(cmd, at.open)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		p := api.Params{}
 		workspace.put(p, api.ParamWorkspace)

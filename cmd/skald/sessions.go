@@ -26,6 +26,7 @@ func sessionsCommand(e env) *cobra.Command {
 	limit := onceFlag(f, "limit", "most `sessions` to print, from 1; more than 1000 counts as 1000 (default 200)")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object a line, also on a terminal")
 	at.add(f)
+	completeIDs(cmd, at.open)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		p := api.Params{}
 		session.put(p, api.ParamSession)

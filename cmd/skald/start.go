@@ -38,7 +38,7 @@ func connect(ctx context.Context, o serveOptions, server *natsd.Server, log *slo
 		if nc == nil {
 			if server != nil {
 				if nc, err = inProcess(server, opts); errors.Is(err, nats.ErrAuthorization) {
-					err = fmt.Errorf("%w: its configuration has users, name one of them with --creds or --nkey", err)
+					err = fmt.Errorf("%w: its configuration has users, name one of them with --creds, --nkey or --user", err)
 				}
 			} else {
 				nc, err = natsconn.Connect(ctx, opts)
@@ -79,6 +79,12 @@ func inProcess(server *natsd.Server, o natsconn.Options) (*nats.Conn, error) {
 		}
 		opts = append(opts, opt)
 	}
+	if o.User != "" {
+		opts = append(opts, nats.UserInfo(o.User, o.Password))
+	}
+	if o.Token != "" {
+		opts = append(opts, nats.Token(o.Token))
+	}
 	return server.InProcess(opts...)
 }
 
@@ -96,9 +102,9 @@ func openStreams(ctx context.Context, o serveOptions, nc *nats.Conn, js jetstrea
 	})
 	switch {
 	case errors.Is(err, bus.ErrStreamMissing):
-		return streams, fmt.Errorf("%w: restore the stream from a backup, or start with an empty data directory", err)
+		return streams, fmt.Errorf("%w: restore the stream from a backup, or make it again: %s", err, o.repair())
 	case errors.Is(err, bus.ErrOtherBus):
-		return streams, fmt.Errorf("%w: check --data, --server and --prefix", err)
+		return streams, fmt.Errorf("%w: check --data, --server and --prefix; if they are right: %s", err, o.repair())
 	case err != nil:
 		return streams, err
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skaldbus/skald/bus"
+	"github.com/skaldbus/skald/internal/target"
 )
 
 func statusCommand(e env) *cobra.Command {
@@ -33,6 +34,10 @@ when a store file is read.`,
 		}
 		if at.file {
 			e.note("skald: lag is not known from a file; a running bus knows it")
+		}
+		if st, err := target.ParseStatus(body); err == nil && st.SilentStores > 0 {
+			e.note("skald: %s of the bus not heard of, and INGEST is kept for it: `skald replicas` says which, `skald replicas rm ID` takes one off the list that will never come back",
+				count(int(st.SilentStores), "store", "stores"))
 		}
 		if asJSON || !terminal(e.stdout) {
 			return printLines(e.stdout, [][]byte{body})

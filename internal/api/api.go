@@ -26,10 +26,12 @@ const (
 // errSlow is the cause when a query has taken too long.
 var errSlow = fmt.Errorf("%w: no answer in time", bus.ErrUnavailable)
 
-// Ends are the last sequences of the two streams, as the server says.
+// Ends are the last sequences of the two streams, as the server says, and what else only
+// it can tell.
 type Ends struct {
-	IngestLast uint64
-	EventsLast uint64
+	IngestLast   uint64
+	EventsLast   uint64
+	SilentStores int // other stores of the bus that were not heard of
 }
 
 // Options are what answers are made from.
@@ -43,6 +45,9 @@ type Options struct {
 	Horizon time.Duration
 	// Logger takes the errors of which callers are told nothing. Nil discards.
 	Logger *slog.Logger
+	// Ready returns why the store must not be read now, nil if it may. Nil is always.
+	// The status is answered in any case.
+	Ready func() error
 	// Reader is the store. Required.
 	Reader *store.Reader
 }
@@ -52,9 +57,11 @@ type Options struct {
 // told.
 type API struct {
 	ends    func(context.Context) (Ends, error)
+	ready   func() error
 	horizon time.Duration
 	log     *slog.Logger
 	reader  *store.Reader
+	within  []string      // the workspaces that are answered about, nil for all
 	pages   chan struct{} // a token for each page being read
 }
 
@@ -69,10 +76,23 @@ func New(o Options) *API {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.Ready == nil {
+		o.Ready = func() error { return nil }
+	}
 	return &API{
-		ends: o.Ends, horizon: o.Horizon, log: o.Logger, reader: o.Reader,
+		ends: o.Ends, ready: o.Ready, horizon: o.Horizon, log: o.Logger, reader: o.Reader,
 		pages: make(chan struct{}, maxPages),
 	}
+}
+
+// Within returns an API that answers about these workspaces only, none of them named
+// twice: what lies elsewhere is as if it were not known. Nil is all of them. Numbers
+// are the bus's, so cursors move over what is not shown. Status, positions and
+// outcomes are not bounded.
+func (a *API) Within(workspaces []string) *API {
+	b := *a
+	b.within = workspaces
+	return &b
 }
 
 // Fail returns what a caller is told about err, and logs what it is not told.
@@ -87,6 +107,12 @@ func (a *API) Fail(ctx context.Context, query string, err error) *Failure {
 		}
 	}
 	return f
+}
+
+// Latest returns the last number that the store has passed.
+func (a *API) Latest(ctx context.Context) (uint64, error) {
+	pos, err := a.reader.Position(ctx)
+	return pos.EventsSeq, err
 }
 
 // askEnds asks the server; an error of any kind is bus.ErrUnavailable.

@@ -27,55 +27,69 @@ func (a *API) Events(ctx context.Context, p Params, maxBytes int) ([]byte, error
 	if err != nil {
 		return nil, err
 	}
-	q.MaxBytes = maxBytes
+	q.MaxBytes, q.Within = maxBytes, a.within
 	ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, errSlow)
 	defer cancel()
-	body, err := a.page(ctx, q)
+	return reached(ctx, a, q.After, func() ([]byte, error) { return a.page(ctx, q) })
+}
+
+// reached returns what read does. If that finds the cursor beyond the store's end, it
+// reads again when the store has got there, or says that nobody was given the cursor.
+func reached[T any](ctx context.Context, a *API, after *bus.Cursor, read func() (T, error)) (T, error) {
+	v, err := read()
 	var beyond *store.CursorError
 	if !errors.Is(err, store.ErrBeyond) || !errors.As(err, &beyond) {
-		return body, err
+		return v, err
 	}
 	if a.ends != nil {
 		// The server is asked after the store: what it knows of is then at least
 		// as new as what the store lacked.
 		ends, err := a.askEnds(ctx)
 		if err != nil {
-			return nil, err
+			return v, err
 		}
-		if q.After.Seq <= ends.EventsLast {
-			if err := a.await(ctx, q.After.Seq); err != nil {
-				return nil, err
+		if after.Seq <= ends.EventsLast {
+			if err := a.await(ctx, after.Seq); err != nil {
+				return v, err
 			}
-			return a.page(ctx, q)
+			return read()
 		}
 	}
 	ahead := *beyond
 	ahead.Err = bus.ErrCursorAhead
-	return nil, &ahead
+	return v, &ahead
 }
 
 func parseEvents(p Params) (q store.PageQuery, err error) {
 	if err = p.only(ParamAfterSeq, ParamLimit, ParamSession, ParamWorkspace, ParamType); err != nil {
 		return q, err
 	}
-	if q.After, err = p.cursor(ParamAfterSeq); err != nil {
-		return q, err
-	}
 	if q.Limit, err = p.limit(); err != nil {
 		return q, err
 	}
+	return q, p.events(&q)
+}
+
+// events reads the parameters that pages and streams of events have in common.
+func (p Params) events(q *store.PageQuery) (err error) {
+	if q.After, err = p.cursor(ParamAfterSeq); err != nil {
+		return err
+	}
 	if q.Session, err = p.id(ParamSession); err != nil {
-		return q, err
+		return err
 	}
 	if q.Workspace, err = p.id(ParamWorkspace); err != nil {
-		return q, err
+		return err
 	}
 	q.Type, err = p.eventType()
-	return q, err
+	return err
 }
 
 // page reads and renders one page when it is its turn.
 func (a *API) page(ctx context.Context, q store.PageQuery) ([]byte, error) {
+	if err := a.ready(); err != nil {
+		return nil, err
+	}
 	select {
 	case a.pages <- struct{}{}:
 		defer func() { <-a.pages }()

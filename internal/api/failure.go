@@ -27,9 +27,12 @@ const (
 	CodeInternal     Code = "internal"
 	// CodeTooLarge: the answer does not fit into one message of this server.
 	CodeTooLarge Code = "too_large"
-	// CodeNotAllowed and CodeNotAcceptable belong to HTTP alone.
-	CodeNotAllowed    Code = "method_not_allowed"
-	CodeNotAcceptable Code = "not_acceptable"
+	// CodeUnauthorized: no token, or one that is not known. CodeForbidden: the token, or
+	// the name by which the gateway was reached, does not allow it. They and
+	// CodeNotAllowed belong to HTTP alone.
+	CodeUnauthorized Code = "unauthorized"
+	CodeForbidden    Code = "forbidden"
+	CodeNotAllowed   Code = "method_not_allowed"
 )
 
 // Failure is an error as every door gives it: an HTTP status (over NATS the

@@ -21,14 +21,15 @@ const (
 	OutcomeUnknown  = "unknown"  // not come up to the INGEST position given, or out of the horizon
 )
 
-// rejectPage is how many reject entries are looked at in one go.
-const rejectPage = 100
-
 // Outcome answers what became of a message of the session, named by event_id, or
 // by publisher and publisher_seq:
-// {"outcome":…,"reason"?,"detail"?,"ingest_position":N}. The answer holds for all
-// of INGEST up to that position at least.
+// {"outcome":…,"reason"?,"detail"?,"ingest_position":N,"conflict"?}. The answer holds
+// for all of INGEST up to that position at least. conflict is true if an entry says
+// that another message came under the same name: one of two senders is not alone.
 func (a *API) Outcome(ctx context.Context, k bus.Key, p Params) ([]byte, error) {
+	if err := a.ready(); err != nil {
+		return nil, err
+	}
 	if err := checkKey(k); err != nil {
 		return nil, err
 	}
@@ -42,7 +43,7 @@ func (a *API) Outcome(ctx context.Context, k bus.Key, p Params) ([]byte, error) 
 	if err != nil {
 		return nil, err
 	}
-	outcome, reject, err := a.outcome(ctx, k, id, pos.HighestTime-a.horizon.Nanoseconds())
+	outcome, reject, conflict, err := a.outcome(ctx, k, id, pos.HighestTime-a.horizon.Nanoseconds())
 	if err != nil {
 		return nil, err
 	}
@@ -57,6 +58,9 @@ func (a *API) Outcome(ctx context.Context, k bus.Key, p Params) ([]byte, error) 
 	}
 	b = append(b, `,"ingest_position":`...)
 	b = strconv.AppendUint(b, pos.IngestSeq, 10)
+	if conflict {
+		b = append(b, `,"conflict":true`...)
+	}
 	return append(b, '}'), nil
 }
 
@@ -97,43 +101,46 @@ func parseIdentity(p Params) (bus.Identity, error) {
 
 // outcome decides. What is known of the message itself counts before entries
 // that only say something about another copy of it.
-func (a *API) outcome(ctx context.Context, k bus.Key, id bus.Identity, notBefore int64) (string, *store.Reject, error) {
+func (a *API) outcome(ctx context.Context, k bus.Key, id bus.Identity, notBefore int64) (outcome string, reject *store.Reject, conflict bool, err error) {
 	state, err := a.reader.LoadState(ctx, k)
 	if err != nil {
-		return "", nil, err
+		return "", nil, false, err
 	}
 	if state.Forgotten {
-		return OutcomeDropped, nil, nil
+		return OutcomeDropped, nil, false, nil
 	}
 	know, err := a.known(ctx, k, id, state, notBefore)
 	if err != nil {
-		return "", nil, err
+		return "", nil, false, err
 	}
-	reject, err := a.reader.RejectOf(ctx, k, id)
+	reject, err = a.reader.RejectOf(ctx, k, id)
 	if errors.Is(err, bus.ErrNotFound) {
 		reject, err = nil, nil
 	}
+	conflict = reject != nil && reject.Reason == bus.ReasonConflict
 	if know == counted && reject != nil && !final(reject) {
 		// The newest entry is of another copy: was the one that used the count
 		// rejected too?
-		reject, err = a.finalReject(ctx, k, id)
+		if reject, err = a.reader.FinalRejectOf(ctx, k, id.Publisher, id.Count); errors.Is(err, bus.ErrNotFound) {
+			reject, err = nil, nil
+		}
 	}
 	if err != nil {
-		return "", nil, err
+		return "", nil, false, err
 	}
 	switch {
 	case know == missing:
-		return OutcomeMissing, nil, nil
+		return OutcomeMissing, nil, conflict, nil
 	case know == applied && (reject == nil || reject.Reason != bus.ReasonNotInEvents):
-		return OutcomeApplied, nil, nil
+		return OutcomeApplied, nil, conflict, nil
 	case reject != nil && reject.Reason == bus.ReasonResync:
-		return OutcomeApplied, nil, nil // the note of what a resync skipped
+		return OutcomeApplied, nil, conflict, nil // the note of what a resync skipped
 	case reject != nil:
-		return OutcomeRejected, reject, nil
+		return OutcomeRejected, reject, conflict, nil
 	case know == counted:
-		return OutcomeApplied, nil, nil
+		return OutcomeApplied, nil, conflict, nil
 	}
-	return OutcomeUnknown, nil, nil
+	return OutcomeUnknown, nil, conflict, nil
 }
 
 // knowledge is what the session's state knows of a message.
@@ -167,27 +174,4 @@ func (a *API) known(ctx context.Context, k bus.Key, id bus.Identity, state *proj
 // count: a conflict is of a later copy, ahead of an earlier try.
 func final(r *store.Reject) bool {
 	return r.Reason != bus.ReasonConflict && r.Reason != bus.ReasonAhead
-}
-
-// finalReject looks through the session's entries for one of the message that
-// used the count, nil if there is none. It is seldom needed: when two messages
-// claimed one count.
-func (a *API) finalReject(ctx context.Context, k bus.Key, id bus.Identity) (*store.Reject, error) {
-	q := store.RejectsQuery{Workspace: k.Workspace, Session: k.Session, Limit: rejectPage}
-	for {
-		page, err := a.reader.Rejects(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		for i := range page {
-			r := &page[i]
-			if r.Identity.Publisher == id.Publisher && r.Identity.Count == id.Count && final(r) {
-				return r, nil
-			}
-			q.After = r.ID
-		}
-		if len(page) < rejectPage {
-			return nil, nil
-		}
-	}
 }

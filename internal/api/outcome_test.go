@@ -11,6 +11,7 @@ import (
 
 	"github.com/skaldbus/skald/bus"
 	"github.com/skaldbus/skald/internal/api"
+	"github.com/skaldbus/skald/materializer/store"
 )
 
 type outcomeBody struct {
@@ -174,4 +175,32 @@ func TestPosition(t *testing.T) {
 	w.publish(k, bus.ClassControl, `{"op":"forget"}`)
 	_, err = w.api.Position(ctx, k, nil, 0)
 	require.ErrorIs(t, err, bus.ErrNotFound)
+}
+
+// An operator has dealt with rejects and discarded them: the messages were rejected all
+// the same, and are not taken for applied.
+func TestOutcome_OfDiscarded(t *testing.T) {
+	w := newWorld(t, api.Options{})
+	k := key("a", "s")
+	w.publish(k, bus.ClassError, `{}`, bus.HeaderPublisher, "p", bus.HeaderPublisherSeq, "1")
+	w.publish(k, bus.ClassError, errorBody("another"), bus.HeaderPublisher, "p", bus.HeaderPublisherSeq, "1") // a conflict
+	w.publish(k, bus.ClassError, `{}`, bus.HeaderEventID, "bad")
+	list, err := w.store.Reader().Rejects(t.Context(), store.RejectsQuery{Limit: 10})
+	require.NoError(t, err)
+	require.Len(t, list, 3)
+	before := []outcomeBody{w.outcome(k, count("p", 1)), w.outcome(k, eventID("bad"))}
+	var refs []bus.EntryRef
+	for _, r := range list {
+		refs = append(refs, bus.EntryRef{Seq: r.Seq, Time: r.Time, Reason: r.Reason})
+	}
+	require.NoError(t, w.store.Commit(t.Context(), &store.Commit{Position: w.pos, Discards: refs}))
+	left, err := w.store.Reader().Rejects(t.Context(), store.RejectsQuery{Limit: 10})
+	require.NoError(t, err)
+	require.Empty(t, left)
+	after := []outcomeBody{w.outcome(k, count("p", 1)), w.outcome(k, eventID("bad"))}
+	require.Equal(t, before, after)
+	for _, o := range after {
+		require.Equal(t, api.OutcomeRejected, o.Outcome)
+		require.Equal(t, bus.ReasonBody, o.Reason)
+	}
 }

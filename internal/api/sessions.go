@@ -13,6 +13,9 @@ import (
 // next_after is null if there are no more. maxBytes bounds the answer, 0 being
 // the store's own bound; a single session that does not fit is CodeTooLarge.
 func (a *API) Sessions(ctx context.Context, p Params, maxBytes int) ([]byte, error) {
+	if err := a.ready(); err != nil {
+		return nil, err
+	}
 	var q store.SessionsQuery
 	err := p.only(ParamSession, ParamWorkspace, ParamAfter, ParamLimit)
 	if err != nil {
@@ -32,7 +35,7 @@ func (a *API) Sessions(ctx context.Context, p Params, maxBytes int) ([]byte, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, errSlow)
 	defer cancel()
-	q.MaxBytes = maxBytes
+	q.MaxBytes, q.Within = maxBytes, a.within
 	page, err := a.reader.Sessions(ctx, q)
 	if err != nil {
 		return nil, err
@@ -43,6 +46,9 @@ func (a *API) Sessions(ctx context.Context, p Params, maxBytes int) ([]byte, err
 // Session answers one session. With no workspace_id the id must be that of one
 // workspace's session only, else the error is bus.ErrAmbiguous.
 func (a *API) Session(ctx context.Context, id string, p Params, maxBytes int) ([]byte, error) {
+	if err := a.ready(); err != nil {
+		return nil, err
+	}
 	if err := p.only(ParamWorkspace); err != nil {
 		return nil, err
 	}
@@ -55,7 +61,7 @@ func (a *API) Session(ctx context.Context, id string, p Params, maxBytes int) ([
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, queryTimeout, errSlow)
 	defer cancel()
-	body, err := a.reader.Session(ctx, id, workspace)
+	body, err := a.reader.SessionWithin(ctx, id, workspace, a.within)
 	if err != nil {
 		return nil, err
 	}
@@ -66,6 +72,9 @@ func (a *API) Session(ctx context.Context, id string, p Params, maxBytes int) ([
 // far as the INGEST position that it names. A session that nothing is known of
 // stands at the beginning; a forgotten one is bus.ErrNotFound.
 func (a *API) Position(ctx context.Context, k bus.Key, p Params, maxBytes int) ([]byte, error) {
+	if err := a.ready(); err != nil {
+		return nil, err
+	}
 	if err := p.only(); err != nil {
 		return nil, err
 	}

@@ -150,7 +150,7 @@ func TestStatus(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, `{"epoch":"epoch1","latest_seq":2,"oldest_seq":1,`+
 		`"ingest":{"position":3,"last_seq":10,"lag":7},"events":{"last_seq":8,"lag":6},`+
-		`"sessions":2,"applied":2,"duplicates":0,"held":0,"rejects":1,"dropped":0,"unprojected":0,"foreign":0,"holes":0,"removals":0}`, string(body))
+		`"sessions":2,"applied":2,"duplicates":0,"held":0,"rejects":1,"dropped":0,"unprojected":0,"foreign":0,"holes":0,"removals":0,"erasures":0,"silent_stores":0}`, string(body))
 
 	w.publish(key("a", "s"), bus.ClassControl, `{"op":"forget"}`)
 	ends = api.Ends{IngestLast: 4, EventsLast: 2}

@@ -10,7 +10,7 @@ import (
 // Status answers the store's and the streams' numbers. The streams' ends are
 // asked from the server at each call, before the store is read: a lag of 0 says
 // that all that was stored before the call is in the table. If the server does
-// not answer, or there is none, last_seq and lag are null: not known.
+// not answer, or there is none, last_seq, lag and silent_stores are null: not known.
 func (a *API) Status(ctx context.Context, p Params) ([]byte, error) {
 	if err := p.only(); err != nil {
 		return nil, err
@@ -62,6 +62,12 @@ func (a *API) Status(ctx context.Context, p Params) ([]byte, error) {
 	number("foreign", uint64(s.Foreign))
 	number("holes", uint64(s.Holes))
 	number("removals", uint64(s.Removals))
+	number("erasures", uint64(s.Erasures))
+	if ends != nil {
+		number("silent_stores", uint64(ends.SilentStores))
+	} else {
+		b = append(b, `,"silent_stores":null`...)
+	}
 	return append(b, '}'), nil
 }
 

@@ -10,20 +10,21 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/skaldbus/skald/bus"
 	"github.com/skaldbus/skald/internal/api"
 	"github.com/skaldbus/skald/internal/gateway"
+	"github.com/skaldbus/skald/internal/live"
 	"github.com/skaldbus/skald/internal/skaldtest"
 	"github.com/skaldbus/skald/materializer/store"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { skaldtest.VerifyLeaks(m) }
 
 // ids are ids of sessions that HTTP paths, proxies and routers do not like.
 var ids = []string{
@@ -31,40 +32,88 @@ var ids = []string{
 	"a&b=c", "a+b", `a\b`, `"`, "s;t", strings.Repeat("x", 256), "\u2028",
 }
 
-// start serves a store that holds one event of each of ids in workspace w.
-func start(t *testing.T, o gateway.Options, a api.Options) (*gateway.Gateway, *store.Store) {
+// world is a gateway over a store that holds one event of each of ids in workspace w.
+type world struct {
+	*gateway.Gateway
+	t     *testing.T
+	store *store.Store
+	hub   *live.Hub
+	path  string
+	pos   store.Position
+	stop  func()
+}
+
+func startWorld(t *testing.T, o gateway.Options, a api.Options) *world {
 	t.Helper()
-	s, err := store.Open(filepath.Join(t.TempDir(), "skald.db"), store.Options{})
+	w := &world{t: t, path: filepath.Join(t.TempDir(), "skald.db")}
+	s, err := store.Open(w.path, store.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	w.store = s
 	require.NoError(t, s.Adopt(context.Background(), store.Bus{Epoch: "e1", IngestID: "i1"}))
-	c := store.Commit{Position: store.Position{IngestSeq: uint64(len(ids)), EventsSeq: uint64(len(ids))}}
+	w.hub, err = live.New(context.Background(), live.Options{Reader: s.Reader()})
+	require.NoError(t, err)
+	w.pos = store.Position{IngestSeq: uint64(len(ids)), EventsSeq: uint64(len(ids))}
+	c := store.Commit{Position: w.pos}
 	for i, id := range ids {
 		c.Rows = append(c.Rows, store.Row{
 			Seq: uint64(i + 1), Key: bus.Key{Workspace: "w", Session: id}, Type: bus.TypeError, RecordedAt: 1,
 			Origin: bus.Origin{Seq: uint64(i + 1), Time: 1e9}, Data: []byte(`{"message":"x","command_id":null}`),
 		})
 	}
-	require.NoError(t, s.Commit(context.Background(), &c))
+	w.commit(&c)
 	a.Reader = s.Reader()
-	o.API = api.New(a)
+	o.API, o.Live = api.New(a), w.hub
 	if o.Listen == "" {
 		o.Listen = "127.0.0.1:0"
 	}
 	if o.Health == nil {
 		o.Health = func() []gateway.Check { return []gateway.Check{{Name: "x", OK: true}} }
 	}
-	g, err := gateway.New(o)
+	w.Gateway, err = gateway.New(o)
 	require.NoError(t, err)
+	// The hub outlives the gateway, as in serve.
+	w.stop = sync.OnceFunc(chain(run(t, w.Run), run(t, w.hub.Run), http.DefaultClient.CloseIdleConnections))
+	t.Cleanup(w.stop)
+	return w
+}
+
+// run runs a part, and returns what stops it.
+func run(t *testing.T, part func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- g.Run(ctx) }()
-	t.Cleanup(func() {
+	go func() { ended <- part(ctx) }()
+	return func() {
 		cancel()
 		require.NoError(t, <-ended)
-		http.DefaultClient.CloseIdleConnections()
-	})
-	return g, s
+	}
+}
+
+func chain(fns ...func()) func() {
+	return func() {
+		for _, fn := range fns {
+			fn()
+		}
+	}
+}
+
+// commit commits, and tells the hub.
+func (w *world) commit(c *store.Commit) {
+	w.t.Helper()
+	require.NoError(w.t, w.store.Commit(context.Background(), c))
+	w.hub.Committed(c.Position)
+}
+
+func (w *world) prune(before uint64) {
+	w.t.Helper()
+	w.commit(&store.Commit{Position: w.pos, PruneBefore: before})
+}
+
+// start is startWorld for tests that need its parts only.
+func start(t *testing.T, o gateway.Options, a api.Options) (*gateway.Gateway, *store.Store) {
+	t.Helper()
+	w := startWorld(t, o, a)
+	return w.Gateway, w.store
 }
 
 type answer struct {
@@ -123,6 +172,7 @@ func TestGateway_Answers(t *testing.T) {
 		{"/api//v1/events", 404, "not_found"},
 		{"/api/v1/../v1/events", 404, "not_found"},
 		{"/favicon.ico", 404, "not_found"},
+		{"/metrics", 404, "not_found"}, // none were given
 		{"/healthz", 200, ""},
 		{"/readyz", 200, ""},
 	} {
@@ -139,7 +189,7 @@ func TestGateway_Answers(t *testing.T) {
 	require.Equal(t, `{"status":"ok"}`, do(t, http.MethodGet, g.URL()+"/healthz").body)
 	index := do(t, http.MethodGet, g.URL()+"/")
 	require.Equal(t, "text/plain; charset=utf-8", index.Header.Get("Content-Type"))
-	require.Contains(t, index.body, "GET /api/v1/sessions/{id}")
+	require.Contains(t, index.body, "GET  /api/v1/sessions/{id}")
 }
 
 // Any id can be asked for by its path and by a filter, and gives its own session
@@ -179,27 +229,35 @@ func TestGateway_Methods(t *testing.T) {
 	require.Empty(t, head.body)
 }
 
-// A client that wants a stream is told that there is none, one that takes JSON too
-// gets JSON, and a stream's way to resume is not silently ignored.
-func TestGateway_NoStreamYet(t *testing.T) {
+// A client that rather takes a stream gets one, any other gets JSON; and what belongs
+// to one of them is not silently ignored by the other.
+func TestGateway_Accept(t *testing.T) {
 	g, _ := start(t, gateway.Options{}, api.Options{})
-	for accept, status := range map[string]int{
-		"text/event-stream":                        406,
-		"text/event-stream; q=1, text/html":        406,
-		"TEXT/Event-Stream":                        406,
-		"application/json, text/event-stream":      200,
-		"text/event-stream;q=0.5, */*;q=0.1":       200,
-		"application/json":                         200,
-		"text/html,application/xhtml+xml,*/*;q=.8": 200,
-		"": 200,
+	const stream, json = "text/event-stream", "application/json"
+	for accept, kind := range map[string]string{
+		"text/event-stream":                        stream,
+		"text/event-stream; q=1, text/html":        stream,
+		"TEXT/Event-Stream":                        stream,
+		"text/event-stream;q=0.5, */*;q=0.1":       stream,
+		"text/event-stream, */*":                   stream,
+		"application/json;q=0.1,text/event-stream": stream,
+		"application/json, text/event-stream":      json,
+		"text/event-stream;q=0.1, */*":             json,
+		"text/event-stream;q=0":                    json,
+		"application/json":                         json,
+		"text/html,application/xhtml+xml,*/*;q=.8": json,
+		"": json,
 	} {
-		a := do(t, http.MethodGet, g.URL()+"/api/v1/events?after_seq=0", "Accept", accept)
-		require.Equal(t, status, a.StatusCode, accept)
+		a := do(t, http.MethodHead, g.URL()+"/api/v1/events?after_seq=0", "Accept", accept)
+		require.Equal(t, http.StatusOK, a.StatusCode, accept)
+		require.Equal(t, kind, a.Header.Get("Content-Type"), accept)
 	}
-	require.Contains(t, do(t, http.MethodGet, g.URL()+"/api/v1/events", "Accept", "text/event-stream").body, `"code":"not_acceptable"`)
 	a := do(t, http.MethodGet, g.URL()+"/api/v1/events", "Last-Event-ID", "5")
 	require.Equal(t, http.StatusBadRequest, a.StatusCode)
 	require.Contains(t, a.body, `"parameter":"Last-Event-ID"`)
+	a = do(t, http.MethodGet, g.URL()+"/api/v1/events?limit=5", "Accept", stream)
+	require.Equal(t, http.StatusBadRequest, a.StatusCode)
+	require.Contains(t, a.body, `"parameter":"limit"`)
 }
 
 // Readiness has a line for each check and is 503 while one fails.
@@ -231,7 +289,7 @@ func TestGateway_Unavailable(t *testing.T) {
 
 // Without tokens it listens where only this machine can reach it.
 func TestNew_RefusesOtherAddresses(t *testing.T) {
-	o := gateway.Options{API: new(api.API), Health: func() []gateway.Check { return nil }}
+	o := gateway.Options{API: new(api.API), Live: new(live.Hub), Health: func() []gateway.Check { return nil }}
 	for _, listen := range []string{"0.0.0.0:0", ":0", "[::]:0", "192.0.2.1:0", "example.com:0", "127.0.0.1.example.com:0"} {
 		o.Listen = listen
 		_, err := gateway.New(o)
@@ -250,9 +308,9 @@ func TestNew_RefusesOtherAddresses(t *testing.T) {
 	_, err = gateway.New(o)
 	require.ErrorIs(t, err, gateway.ErrListen)
 	require.ErrorContains(t, err, o.Listen, "the address in use is named")
-	require.Equal(t, err, gateway.Try(o.Listen))
-	require.ErrorIs(t, gateway.Try("0.0.0.0:0"), gateway.ErrNotLoopback)
-	require.NoError(t, gateway.Try("127.0.0.1:0"))
+	require.Equal(t, err, gateway.Try(o.Listen, false))
+	require.ErrorIs(t, gateway.Try("0.0.0.0:0", false), gateway.ErrNotLoopback)
+	require.NoError(t, gateway.Try("127.0.0.1:0", false))
 	o.Listen = "localhost:0"
 	g, err := gateway.New(o)
 	require.NoError(t, err)
@@ -270,7 +328,7 @@ func TestRun_StopsGracefully(t *testing.T) {
 		<-release
 		return api.Ends{}, nil
 	}})
-	g, err := gateway.New(gateway.Options{API: a, Listen: "127.0.0.1:0", Health: func() []gateway.Check { return nil }})
+	g, err := gateway.New(gateway.Options{API: a, Listen: "127.0.0.1:0", Live: new(live.Hub), Health: func() []gateway.Check { return nil }})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

@@ -14,11 +14,12 @@ type Check struct {
 }
 
 // readiness returns the status and the body of /readyz,
-// {"ready":…,"checks":[{"name","ok","detail"?},…]}.
-func (g *Gateway) readiness() (int, []byte) {
+// {"ready":…,"checks":[{"name","ok","detail"?},…]}. Details may name numbers and
+// addresses, which are not for everyone; probes bring no token.
+func (g *Gateway) readiness(details bool) (int, []byte) {
 	ready := true
 	var list []byte
-	for _, c := range g.health() {
+	for _, c := range g.o.Health() {
 		if list != nil {
 			list = append(list, ',')
 		}
@@ -26,7 +27,7 @@ func (g *Gateway) readiness() (int, []byte) {
 		list = bus.AppendQuoted(list, c.Name)
 		list = append(list, `,"ok":`...)
 		list = appendBool(list, c.OK)
-		if c.Detail != "" {
+		if c.Detail != "" && details {
 			list = append(list, `,"detail":`...)
 			list = bus.AppendQuoted(list, c.Detail)
 		}

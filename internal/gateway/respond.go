@@ -17,7 +17,7 @@ func write(w http.ResponseWriter, status int, body []byte) {
 
 // fail sends what the caller is told about err.
 func (g *Gateway) fail(w http.ResponseWriter, r *http.Request, err error) {
-	f := g.api.Fail(r.Context(), r.Method+" "+r.URL.Path, err)
+	f := g.o.API.Fail(r.Context(), r.Method+" "+r.URL.Path, err)
 	if f.RetryAfter > 0 {
 		seconds := (f.RetryAfter + time.Second - 1) / time.Second
 		w.Header().Set("Retry-After", strconv.Itoa(int(seconds)))

@@ -5,94 +5,136 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/skaldbus/skald/internal/access"
 	"github.com/skaldbus/skald/internal/api"
 )
 
-// index is what GET / answers.
-const index = `skald
-
-GET /api/v1/events          after_seq, limit, session_id, workspace_id, type
-GET /api/v1/sessions        workspace_id, session_id, after, limit
-GET /api/v1/sessions/{id}   workspace_id
-GET /api/v1/status
-GET /healthz
-GET /readyz
-`
+// route is what serves a path.
+type route struct {
+	post   bool // by POST, else by GET and HEAD
+	anyone bool // without a token too; the grant is then nil
+	serve  func(http.ResponseWriter, *http.Request, *access.Grant)
+}
 
 // handler routes by the path as it was sent. The standard library's router would
 // redirect paths with dots or doubled slashes, which are ids here.
 func (g *Gateway) handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Cache-Control", "no-store")
-		w.Header().Set("X-Content-Type-Options", "nosniff")
-		serve := g.route(r.URL.EscapedPath())
-		switch {
-		case serve == nil:
+		secure(w.Header())
+		grant, err := g.admit(r)
+		if err != nil {
+			g.fail(w, r, err)
+			return
+		}
+		to, known := g.route(r.URL.EscapedPath())
+		switch allow := to.methods(); {
+		case !known:
 			g.fail(w, r, &api.Failure{
 				Status: http.StatusNotFound, Code: api.CodeNotFound, Message: "no such path, GET / lists them",
 			})
-		case r.Method != http.MethodGet && r.Method != http.MethodHead:
-			w.Header().Set("Allow", "GET, HEAD")
+		case !allowed(allow, r.Method):
+			w.Header().Set("Allow", allow)
 			g.fail(w, r, &api.Failure{
 				Status: http.StatusMethodNotAllowed, Code: api.CodeNotAllowed,
-				Message: "only GET and HEAD are allowed here, publishing goes over NATS",
+				Message: "only " + allow + " is allowed here, publishing goes over NATS",
 			})
+		case grant == nil && !to.anyone:
+			w.Header().Set("WWW-Authenticate", `Bearer realm="skald"`)
+			g.fail(w, r, errToken)
 		default:
-			serve(w, r)
+			to.serve(w, r, grant)
 		}
 	})
 }
 
-// route returns what serves the path, nil if nothing does.
-func (g *Gateway) route(path string) http.HandlerFunc {
+func (t route) methods() string {
+	if t.post {
+		return http.MethodPost
+	}
+	return "GET, HEAD"
+}
+
+func allowed(allow, method string) bool {
+	for m := range strings.SplitSeq(allow, ", ") {
+		if m == method {
+			return true
+		}
+	}
+	return false
+}
+
+// route returns what serves the path, and whether anything does.
+func (g *Gateway) route(path string) (route, bool) {
 	switch path {
 	case "/":
-		return func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-			_, _ = w.Write([]byte(index)) // a client that has left needs no answer
-		}
+		return route{anyone: true, serve: g.page}, true
 	case "/healthz":
-		return func(w http.ResponseWriter, _ *http.Request) {
+		return route{anyone: true, serve: func(w http.ResponseWriter, _ *http.Request, _ *access.Grant) {
 			write(w, http.StatusOK, []byte(`{"status":"ok"}`))
-		}
+		}}, true
 	case "/readyz":
-		return func(w http.ResponseWriter, _ *http.Request) {
-			status, body := g.readiness()
+		return route{anyone: true, serve: func(w http.ResponseWriter, _ *http.Request, grant *access.Grant) {
+			status, body := g.readiness(grant != nil && grant.All())
 			write(w, status, body)
-		}
+		}}, true
+	case "/metrics":
+		return route{serve: func(w http.ResponseWriter, r *http.Request, grant *access.Grant) {
+			if !grant.All() {
+				g.fail(w, r, errScope)
+				return
+			}
+			g.o.Metrics.ServeHTTP(w, r)
+		}}, g.o.Metrics != nil
+	case "/api/v1/openapi.json":
+		return route{anyone: true, serve: func(w http.ResponseWriter, _ *http.Request, _ *access.Grant) {
+			write(w, http.StatusOK, openAPI)
+		}}, true
+	case "/api/v1/login":
+		return route{post: true, anyone: true, serve: g.login}, g.o.Tokens != nil
+	case "/api/v1/logout":
+		return route{post: true, anyone: true, serve: g.logout}, g.o.Tokens != nil
 	case "/api/v1/events":
-		return g.answer(g.events)
+		return route{serve: g.events}, true
 	case "/api/v1/sessions":
-		return g.answer(func(r *http.Request, p api.Params) ([]byte, error) {
-			return g.api.Sessions(r.Context(), p, 0)
-		})
+		return route{serve: g.answer(func(r *http.Request, a *api.API, p api.Params) ([]byte, error) {
+			return a.Sessions(r.Context(), p, 0)
+		})}, true
 	case "/api/v1/status":
-		return g.answer(func(r *http.Request, p api.Params) ([]byte, error) {
-			return g.api.Status(r.Context(), p)
-		})
+		return route{serve: func(w http.ResponseWriter, r *http.Request, grant *access.Grant) {
+			if !grant.All() {
+				g.fail(w, r, errScope)
+				return
+			}
+			g.answer(func(r *http.Request, a *api.API, p api.Params) ([]byte, error) {
+				return a.Status(r.Context(), p)
+			})(w, r, grant)
+		}}, true
+	}
+	if f, ok := g.files[path]; ok {
+		return route{anyone: true, serve: func(w http.ResponseWriter, r *http.Request, _ *access.Grant) { f.serve(w, r) }}, true
 	}
 	segment, ok := strings.CutPrefix(path, "/api/v1/sessions/")
 	if !ok || strings.Contains(segment, "/") {
-		return nil
+		return route{}, false
 	}
 	id, err := url.PathUnescape(segment)
 	if err != nil {
-		return nil
+		return route{}, false
 	}
-	return g.answer(func(r *http.Request, p api.Params) ([]byte, error) {
-		return g.api.Session(r.Context(), id, p, 0)
-	})
+	return route{serve: g.answer(func(r *http.Request, a *api.API, p api.Params) ([]byte, error) {
+		return a.Session(r.Context(), id, p, 0)
+	})}, true
 }
 
-// answer serves a query of package api.
-func (g *Gateway) answer(query func(*http.Request, api.Params) ([]byte, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+// answer serves a query of package api, within what the grant allows.
+func (g *Gateway) answer(query func(*http.Request, *api.API, api.Params) ([]byte, error)) func(http.ResponseWriter, *http.Request, *access.Grant) {
+	return func(w http.ResponseWriter, r *http.Request, grant *access.Grant) {
 		p, err := api.ParseQuery(r.URL.RawQuery)
 		if err != nil {
 			g.fail(w, r, err)
 			return
 		}
-		body, err := query(r, p)
+		body, err := query(r, g.o.API.Within(grant.Workspaces), p)
 		if err != nil {
 			g.fail(w, r, err)
 			return
@@ -101,33 +143,18 @@ func (g *Gateway) answer(query func(*http.Request, api.Params) ([]byte, error)) 
 	}
 }
 
-func (g *Gateway) events(r *http.Request, p api.Params) ([]byte, error) {
-	if streamOnly(r.Header) {
-		return nil, &api.Failure{
-			Status: http.StatusNotAcceptable, Code: api.CodeNotAcceptable,
-			Message: "streaming (text/event-stream) is not part of this version, ask for pages with after_seq",
+// events serves pages and live streams, as the client prefers.
+func (g *Gateway) events(w http.ResponseWriter, r *http.Request, grant *access.Grant) {
+	w.Header().Set("Vary", "Accept")
+	if prefersStream(r.Header) {
+		g.stream(w, r, grant)
+		return
+	}
+	g.answer(func(r *http.Request, a *api.API, p api.Params) ([]byte, error) {
+		if r.Header.Get(api.HeaderLastEventID) != "" {
+			// A resume option that is ignored looks like one that works.
+			return nil, &api.ParameterError{Parameter: api.HeaderLastEventID, Rule: "belongs to streaming, pages go on from after_seq"}
 		}
-	}
-	if r.Header.Get("Last-Event-ID") != "" {
-		// A resume option that is ignored looks like one that works.
-		return nil, &api.ParameterError{Parameter: "Last-Event-ID", Rule: "belongs to streaming, pages go on from after_seq"}
-	}
-	return g.api.Events(r.Context(), p, 0)
-}
-
-// streamOnly reports whether the client takes server-sent events and no JSON.
-func streamOnly(h http.Header) bool {
-	stream := false
-	for _, line := range h.Values("Accept") {
-		for part := range strings.SplitSeq(line, ",") {
-			kind, _, _ := strings.Cut(part, ";")
-			switch strings.ToLower(strings.TrimSpace(kind)) {
-			case "text/event-stream":
-				stream = true
-			case "application/json", "application/*", "*/*":
-				return false
-			}
-		}
-	}
-	return stream
+		return a.Events(r.Context(), p, 0)
+	})(w, r, grant)
 }

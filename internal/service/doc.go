@@ -18,5 +18,7 @@
 //
 // Every skald process of a bus serves these subjects in one queue group, from
 // its own store: a reader with a cursor from another store is waited for, see
-// package api.
+// package api. Each reply carries Skald-Latest-Seq, the last number that its store
+// had passed when it was asked: whoever has seen a higher one elsewhere knows that
+// this answer is older, and asks again.
 package service

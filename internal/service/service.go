@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -17,6 +18,11 @@ import (
 
 // Name is the service's name.
 const Name = "skald"
+
+// HeaderLatest is in each reply of a store that could be read: the last number that
+// it had passed before it was asked, so the reply is at least as new. One who has
+// seen a higher number was answered by a store that lags, and asks again.
+const HeaderLatest = "Skald-Latest-Seq"
 
 const (
 	// maxInFlight is how many requests are answered at a time. More wait in the
@@ -104,7 +110,7 @@ func (s *Service) handle(ctx context.Context, q query) micro.Handler {
 		s.mu.Lock()
 		if s.stopped {
 			s.mu.Unlock()
-			s.fail(ctx, req, fmt.Errorf("%w: this process is stopping", bus.ErrUnavailable))
+			s.fail(ctx, req, nats.Header{}, fmt.Errorf("%w: this process is stopping", bus.ErrUnavailable))
 			return
 		}
 		s.inFlight.Add(1)
@@ -115,12 +121,16 @@ func (s *Service) handle(ctx context.Context, q query) micro.Handler {
 			defer func() { <-s.slots }()
 			// Not cancelled with Run: what was taken on is answered.
 			ctx := context.WithoutCancel(ctx)
+			h := nats.Header{}
+			if latest, err := s.o.API.Latest(ctx); err == nil { // else the answer says what is wrong
+				h.Set(HeaderLatest, strconv.FormatUint(latest, 10))
+			}
 			body, err := s.answer(ctx, req, q)
 			if err != nil {
-				s.fail(ctx, req, err)
+				s.fail(ctx, req, h, err)
 				return
 			}
-			s.reply(ctx, req, nats.Header{}, body)
+			s.reply(ctx, req, h, body)
 		}()
 	})
 }
@@ -139,12 +149,11 @@ func (s *Service) answer(ctx context.Context, req micro.Request, q query) ([]byt
 }
 
 // fail replies with what the caller is told about err.
-func (s *Service) fail(ctx context.Context, req micro.Request, err error) {
+func (s *Service) fail(ctx context.Context, req micro.Request, h nats.Header, err error) {
 	f := s.o.API.Fail(ctx, req.Subject(), err)
-	s.reply(ctx, req, nats.Header{
-		micro.ErrorHeader:     []string{oneLine(f.Message)},
-		micro.ErrorCodeHeader: []string{fmt.Sprint(f.Status)},
-	}, f.AppendJSON(nil))
+	h.Set(micro.ErrorHeader, oneLine(f.Message))
+	h.Set(micro.ErrorCodeHeader, strconv.Itoa(f.Status))
+	s.reply(ctx, req, h, f.AppendJSON(nil))
 }
 
 // reply publishes by itself instead of through req: the framework reads what a

@@ -108,6 +108,43 @@ func ParseOutcome(body []byte) (o Outcome, err error) {
 	return o, err
 }
 
+// Status is of [Target.Status] what commands go by.
+type Status struct {
+	Epoch          string
+	Latest         uint64
+	Oldest         uint64
+	IngestPosition uint64
+	SilentStores   uint64 // 0 also if it is not known
+}
+
+// ParseStatus takes apart what [Target.Status] returned.
+func ParseStatus(body []byte) (s Status, err error) {
+	err = members(body, func(name string, v []byte) error {
+		switch name {
+		case "epoch":
+			return text(&s.Epoch, name, v)
+		case "latest_seq":
+			return number(&s.Latest, name, v)
+		case "oldest_seq":
+			return number(&s.Oldest, name, v)
+		case "silent_stores":
+			if bus.IsNull(v) {
+				return nil
+			}
+			return number(&s.SilentStores, name, v)
+		case "ingest":
+			return members(v, func(name string, v []byte) error {
+				if name == "position" {
+					return number(&s.IngestPosition, name, v)
+				}
+				return nil
+			})
+		}
+		return nil
+	})
+	return s, err
+}
+
 func members(body []byte, fn func(name string, v []byte) error) error {
 	compact, err := bus.CompactWire(body)
 	if err != nil {

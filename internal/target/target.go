@@ -51,6 +51,7 @@ type Options struct {
 	NATS   natsconn.Options // how to connect; its URL is set from Server
 	Prefix string           // of the bus's subjects, "" is bus.DefaultPrefix
 	Server string           // a NATS server's URL
+	Token  string           // for the gateway, "" if it needs none
 	URL    string           // a gateway's URL
 }
 
@@ -79,7 +80,7 @@ func Open(ctx context.Context, o Options) (Target, error) {
 	case o.Data != "":
 		return openFile(o.Data)
 	case o.URL != "":
-		return openHTTP(o.URL)
+		return openHTTP(o.URL, o.Token)
 	case o.Server != "":
 		return OpenNATS(ctx, o)
 	}

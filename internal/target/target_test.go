@@ -2,6 +2,7 @@ package target_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"github.com/skaldbus/skald/bus"
 	"github.com/skaldbus/skald/internal/api"
 	"github.com/skaldbus/skald/internal/gateway"
+	"github.com/skaldbus/skald/internal/live"
 	"github.com/skaldbus/skald/internal/natsconn"
 	"github.com/skaldbus/skald/internal/natsd"
 	"github.com/skaldbus/skald/internal/service"
@@ -65,7 +67,9 @@ func doors(t *testing.T) map[string]target.Target {
 	subjects, err := bus.NewSubjects("")
 	require.NoError(t, err)
 	s := service.New(service.Options{API: a, Conn: own, Subjects: subjects, Version: "0.0.0"})
-	g, err := gateway.New(gateway.Options{API: a, Listen: "127.0.0.1:0", Health: func() []gateway.Check { return nil }})
+	hub, err := live.New(ctx, live.Options{Reader: st.Reader()})
+	require.NoError(t, err)
+	g, err := gateway.New(gateway.Options{API: a, Live: hub, Listen: "127.0.0.1:0", Health: func() []gateway.Check { return nil }})
 	require.NoError(t, err)
 	run, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 2)
@@ -301,7 +305,8 @@ func TestHTTP_IDsInPaths(t *testing.T) {
 // Without the permission, the error says which one is missing.
 func TestNATS_NoPermission(t *testing.T) {
 	conf := filepath.Join(t.TempDir(), "nats.conf")
-	require.NoError(t, os.WriteFile(conf, []byte(`authorization { users: [ { user: me, password: pa55, permissions: { publish: ["skald.api.w.>"] } } ] }`), 0o600))
+	require.NoError(t, os.WriteFile(conf, fmt.Appendf(nil, `listen: %q
+authorization { users: [ { user: me, password: pa55, permissions: { publish: ["skald.api.w.>"] } } ] }`, skaldtest.FreeAddress(t)), 0o600))
 	server := skaldtest.ServerWith(t, natsd.Options{ConfigFile: conf, SyncInterval: time.Minute})
 	d, err := target.Open(t.Context(), target.Options{Server: strings.Replace(server.ClientURL(), "://", "://me:pa55@", 1)})
 	require.NoError(t, err)

@@ -1,0 +1,101 @@
+package materializer_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/skaldbus/skald/bus"
+	"github.com/skaldbus/skald/internal/skaldtest"
+)
+
+// batchOf returns the id of the atomic batch with which EVENTS took a number, "" if it
+// took it alone.
+func (w *world) batchOf(seq uint64) string {
+	w.t.Helper()
+	m, err := w.streams.Events.GetMsg(w.t.Context(), seq)
+	require.NoError(w.t, err)
+	return m.Header.Get("Nats-Batch-Id")
+}
+
+// A few facts are appended one by one, which costs fewer syncs than a batch; the facts
+// of one message are not.
+func TestSeries_FewFacts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.failMany(alpha, 3)
+	n := w.node()
+	n.start(nil)
+	n.catchUp()
+	for seq := uint64(1); seq <= 3; seq++ {
+		require.Empty(t, w.batchOf(seq))
+	}
+	s := newGenerator(rand.New(rand.NewPCG(1, 1)), w.subj).worker()
+	for i := range 2 {
+		at := int64(1)
+		e := relayEvent{Format: 1, Ordinal: uint64(i + 1), RecordedAt: &at}
+		e.Observation = fmt.Appendf(nil, `{"type":"elicitation_requested","data":{"request":{"id":"q%d","message":"m","fields":[]}}}`, i)
+		s.seal(&e, s.previous(e.Ordinal))
+		s.journal = append(s.journal, e)
+	}
+	w.say(s.key, bus.ClassProjection, fmt.Sprintf(`{"events":[%s,%s]}`, s.journal[0].text(), s.journal[1].text()))
+	n.catchUp()
+	require.NotEmpty(t, w.batchOf(4))
+	require.Equal(t, w.batchOf(4), w.batchOf(5))
+	w.check(n)
+	n.stop()
+}
+
+// Another program that writes between two facts of a series takes one's place: the rest
+// is not appended behind it before it has been followed.
+func TestSeries_LosesRace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.failMany(alpha, 5)
+	n := w.node()
+	var sent, foreign atomic.Uint64
+	n.start(func(name string) error {
+		if name != "sent" || sent.Add(1) != 2 { // perhaps it is not taken yet
+			return nil
+		}
+		ack, err := w.js.PublishMsg(t.Context(), &nats.Msg{Subject: w.subj.Event(beta, bus.TypeError), Data: []byte(`{}`)})
+		if err == nil {
+			foreign.Store(ack.Sequence)
+		}
+		return err
+	})
+	n.catchUp()
+	w.check(n, foreign.Load())
+	n.stop()
+	require.EqualValues(t, 1, n.stats.AppendsLost)
+	require.Empty(t, n.asked())
+}
+
+// Two materializers that append the same few facts one by one lose and win among them,
+// and give each once.
+func TestSeries_TwoMaterializers(t *testing.T) {
+	t.Parallel()
+	contend(t, 4, 200)
+}
+
+// A crash in the middle of a series leaves a part of the facts: the rest follows.
+func TestSeries_Crash(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.failMany(alpha, 5)
+	n := w.node()
+	n.start(crashAt("sent", 3))
+	require.ErrorIs(t, n.wait(), errCrash)
+	// The third goes out when the second is taken, and nobody waits for that any more.
+	skaldtest.Eventually(t, skaldtest.Timeout, func() bool { return w.last(w.streams.Events) >= 2 })
+	require.Less(t, w.last(w.streams.Events), uint64(5))
+	n.start(nil)
+	n.catchUp()
+	require.EqualValues(t, 5, w.last(w.streams.Events))
+	w.check(n)
+	n.stop()
+}
