@@ -102,19 +102,20 @@ func TestBadInput_HTTPRequests(t *testing.T) {
 		status     int
 		code       string // empty: the answer is the HTTP library's
 	}{
-		{"publishing", "POST /api/v1/events HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}", 405, "method_not_allowed"},
-		{"removing", "DELETE /api/v1/sessions/s HTTP/1.1\r\nHost: x\r\n\r\n", 405, "method_not_allowed"},
-		{"a made-up method", "FORGET / HTTP/1.1\r\nHost: x\r\n\r\n", 405, "method_not_allowed"},
-		{"a stream only", "GET /api/v1/events HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n", 406, "not_acceptable"},
-		{"a way up", "GET /api/v1/sessions/..?workspace_id=nobody HTTP/1.1\r\nHost: x\r\n\r\n", 404, "not_found"},
-		{"a way up, escaped", "GET /api/v1/sessions/%2E%2E?workspace_id=nobody HTTP/1.1\r\nHost: x\r\n\r\n", 404, "not_found"},
-		{"a way out", "GET /api/v1/../../etc/passwd HTTP/1.1\r\nHost: x\r\n\r\n", 404, "not_found"},
-		{"a malformed escape", "GET /api/v1/sessions/%zz HTTP/1.1\r\nHost: x\r\n\r\n", 400, ""},
-		{"a line break in the path", "GET /api/v1/sessions/a\nb HTTP/1.1\r\nHost: x\r\n\r\n", 400, ""},
-		{"a raw byte in the path", "GET /api/v1/sessions/\xff HTTP/1.1\r\nHost: x\r\n\r\n", 400, "bad_parameter"},
+		{"publishing", "POST /api/v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}", 405, "method_not_allowed"},
+		{"removing", "DELETE /api/v1/sessions/s HTTP/1.1\r\nHost: localhost\r\n\r\n", 405, "method_not_allowed"},
+		{"a made-up method", "FORGET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 405, "method_not_allowed"},
+		{"a stream with a limit", "GET /api/v1/events?limit=1 HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n", 400, "bad_parameter"},
+		{"another host", "GET /api/v1/events HTTP/1.1\r\nHost: evil.example\r\n\r\n", 403, "forbidden"},
+		{"a way up", "GET /api/v1/sessions/..?workspace_id=nobody HTTP/1.1\r\nHost: localhost\r\n\r\n", 404, "not_found"},
+		{"a way up, escaped", "GET /api/v1/sessions/%2E%2E?workspace_id=nobody HTTP/1.1\r\nHost: localhost\r\n\r\n", 404, "not_found"},
+		{"a way out", "GET /api/v1/../../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n", 404, "not_found"},
+		{"a malformed escape", "GET /api/v1/sessions/%zz HTTP/1.1\r\nHost: localhost\r\n\r\n", 400, ""},
+		{"a line break in the path", "GET /api/v1/sessions/a\nb HTTP/1.1\r\nHost: localhost\r\n\r\n", 400, ""},
+		{"a raw byte in the path", "GET /api/v1/sessions/\xff HTTP/1.1\r\nHost: localhost\r\n\r\n", 400, "bad_parameter"},
 		{"no host", "GET / HTTP/1.1\r\n\r\n", 400, ""},
 		{"no HTTP", "hello\r\n\r\n", 400, ""},
-		{"headers of 100 KB", "GET / HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("x", 100<<10) + "\r\n\r\n", 431, ""},
+		{"headers of 100 KB", "GET / HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 100<<10) + "\r\n\r\n", 431, ""},
 	} {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(s.http, "http://"))
 		require.NoError(t, err)

@@ -289,7 +289,7 @@ func TestBadInput_Subjects(t *testing.T) {
 	}
 	// Messages of the operator that name no session.
 	for _, c := range []struct{ body, detail string }{
-		{`{"op":"forget"}`, `op: must be "prune"`},
+		{`{"op":"forget"}`, `op: must be "prune" or "discard"`},
 		{`{"op":"prune"}`, "before_seq: must be an integer from 1 to 2^63-1"},
 		{`{"op":"prune","before_seq":0}`, "before_seq: must be an integer from 1 to 2^63-1"},
 		{`{"op":"prune","before_seq":"1"}`, "before_seq: must be an integer from 1 to 2^63-1"},

@@ -24,6 +24,16 @@
 // without asking the code under test. Such tests print their seed first:
 // SKALD_TEST_SEED repeats one, SKALD_TEST_LONG=1 runs them at full length.
 //
+// # Alerts
+//
+// TestAlerts_Fire makes a real fault for each alert of deploy/prometheus/rules.yml, and
+// has promtool evaluate the rules over what a real serve says on /metrics before and in
+// it; the figures are real, and only how long they stay so is promtool's clock. At full
+// length TestAlerts_Prometheus waits as long as the rules say, with a real Prometheus, for
+// those that take no more than two minutes. rules_test.go compares rules, runbook and
+// dashboard with each other and with a scrape, and TestDashboard_Prometheus runs the
+// dashboard's queries.
+//
 // Tests that only read, or write into a workspace of their own, share one server
 // (see main_test.go). The others start one each.
 package e2e

@@ -67,7 +67,7 @@ func newWorld(t *testing.T, seed uint64, enough int64, limit time.Duration) *wor
 	t.Helper()
 	skaldtest.Binary(t) // built before the clock runs
 	w := &world{
-		t: t, rng: rand.New(rand.NewPCG(seed, 1000)), nats: freeAddress(t), http: freeAddress(t), subjects: skaldtest.Subjects(t),
+		t: t, rng: rand.New(rand.NewPCG(seed, 1000)), nats: skaldtest.FreeAddress(t), http: skaldtest.FreeAddress(t), subjects: skaldtest.Subjects(t),
 		sessions: newSessions(seed), ledger: &ledger{rows: map[uint64]string{}}, began: time.Now(),
 		enough: enough, reached: make(chan struct{}),
 	}

@@ -3,12 +3,15 @@
 package e2e_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"modernc.org/sqlite"
 
 	"github.com/skaldbus/skald/internal/skaldtest"
 )
@@ -26,6 +29,17 @@ type sharedServer struct {
 }
 
 func TestMain(m *testing.M) {
+	// As package store needs it. Some tests open a store with the driver, and before
+	// that it has to be said.
+	if _, err := sqlite.OFDLocking(true); err != nil && !errors.Is(err, sqlite.ErrOFDLockingUnavailable) {
+		fmt.Fprintln(os.Stderr, "choose file locks:", err)
+		os.Exit(1)
+	}
+	// A shell that runs this in the background has it ignore SIGINT, and so would what it
+	// starts. A process hands on what is ignored, not what is handled.
+	if signal.Ignored(os.Interrupt) {
+		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
+	}
 	code := m.Run()
 	if err := common.end(); err != nil {
 		fmt.Fprintln(os.Stderr, "shared server:", err)

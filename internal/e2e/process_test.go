@@ -39,9 +39,11 @@ type process struct {
 	out []string
 }
 
-// environment is that of the tests, without what would name a server.
+// environment is that of the tests, without what would configure a program.
 func environment() []string {
-	return slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "NATS_URL=") })
+	return slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "NATS_") || strings.HasPrefix(v, "OTEL_") || strings.HasPrefix(v, "SKALD_") && !strings.HasPrefix(v, "SKALD_TEST_")
+	})
 }
 
 // spawn starts cmd and reads both of its outputs.
@@ -120,9 +122,17 @@ type server struct {
 // launch starts serve on free ports and waits until it is ready. Its own NATS
 // server, if it has one, does not sync: that guards against power cuts only.
 func launch(bin, data string, args ...string) (*server, error) {
+	return launchWithin(bin, data, patience, args...)
+}
+
+// launchWithin is launch for a server that has so much time to get ready.
+func launchWithin(bin, data string, within time.Duration, args ...string) (*server, error) {
 	all := append([]string{"serve", "--data", data, "--http", "127.0.0.1:0", "--ingest-max-bytes", "200000000"}, args...)
 	if !slices.Contains(args, "--server") {
-		all = append(all, "--listen", "127.0.0.1:0", "--sync-interval", "1m")
+		all = append(all, "--sync-interval", "1m")
+		if !slices.Contains(args, "--listen") {
+			all = append(all, "--listen", "127.0.0.1:0")
+		}
 	}
 	cmd := exec.Command(bin, all...)
 	cmd.Env = environment()
@@ -131,7 +141,7 @@ func launch(bin, data string, args ...string) (*server, error) {
 		return nil, err
 	}
 	s := &server{process: p, data: data}
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(within); ; {
 		if s.ready() {
 			return s, nil
 		}

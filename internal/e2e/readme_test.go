@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -57,4 +58,24 @@ func (s *server) lag(t testing.TB) int64 {
 	var status struct{ Ingest struct{ Lag int64 } }
 	require.NoError(t, json.NewDecoder(resp.Body).Decode(&status))
 	return status.Ingest.Lag
+}
+
+// Every command that the operator's pages name is one, and so are their flags.
+func TestOperatorPages_Commands(t *testing.T) {
+	t.Parallel()
+	called := regexp.MustCompile("`skald ([a-z]+)( (?:retry|discard|show|rm)\\b)?([^`]*)`")
+	flag := regexp.MustCompile(`--[a-z-]+`)
+	for _, page := range []string{"../../docs/operating.md", "../../docs/recovery.md"} {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		calls := called.FindAllStringSubmatch(string(text), -1)
+		require.NotEmpty(t, calls, page)
+		for _, c := range calls {
+			help := strings.Join(skald(t, "", append(append([]string{c[1]}, strings.Fields(c[2])...), "--help")...).ok(t), "\n")
+			require.Contains(t, help, "skald "+c[1]+c[2], c[0])
+			for _, f := range flag.FindAllString(c[3], -1) {
+				require.Contains(t, help, f, c[0])
+			}
+		}
+	}
 }

@@ -95,9 +95,8 @@ func (w *plainWorker) windowPasses() {
 // quiet success.
 func TestB22_RetryAfterTheWindow(t *testing.T) {
 	t.Parallel()
-	o := natsd.Options{Dir: t.TempDir()}
+	o := natsd.Options{Dir: t.TempDir(), Listen: skaldtest.FreeAddress(t)}
 	broker := outsideNATS(t, o)
-	o.Listen = broker.Addr().String()
 	data := t.TempDir()
 	s := serve(t, data, "--server", broker.ClientURL(), "--id-horizon", "1h")
 	heard := s.listen(t, "b22")
