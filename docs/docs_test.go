@@ -208,7 +208,7 @@ func TestNames(t *testing.T) {
 		switch bus.Reason(constant.StringVal(r.val)) {
 		case bus.ReasonAhead:
 			require.Equal(t, "**no**", final)
-		case bus.ReasonResync:
+		case bus.ReasonResync, bus.ReasonIngestHole, bus.ReasonIngestTrimmed, bus.ReasonIngestRolledBack, bus.ReasonIngestRecreated:
 			require.Equal(t, "–", final)
 		default:
 			require.Equal(t, "yes", final, r.name)

@@ -127,6 +127,9 @@ func TestExamples_Replay(t *testing.T) {
 	prune, err := bus.ParseControl([]byte(p.example(p.row("## Control", 0, "prune")[2])), true)
 	require.NoError(t, err)
 	require.Equal(t, bus.OpPrune, prune.Op)
+	discard, err := bus.ParseControl([]byte(p.example(p.row("## Control", 0, "discard")[2])), true)
+	require.NoError(t, err)
+	require.Equal(t, []bus.EntryRef{{Seq: 18, Time: 1796058834389000000, Reason: bus.ReasonBody}}, discard.Entries)
 }
 
 // hint compares an example of a hint with the outcome of its message.
