@@ -36,17 +36,32 @@ type rule struct {
 var rules = []rule{
 	{folder: "bus"},
 	{folder: "publisher", may: []string{"bus"}},
+	// The lock needs code for each system, which nobody should have twice.
+	{folder: "publisher/outbox", may: []string{"bus", "internal/dirlock"}},
 	{folder: "consumer", may: []string{"bus"}},
 	{folder: "materializer", may: []string{"bus"}},
+	{folder: "materializer/checkpoint", may: []string{"bus", "materializer/store"}},
+	{folder: "materializer/registry", may: []string{"bus"}},
 	{folder: "materializer/store", may: []string{"bus", "materializer/projection"}},
 	{folder: "materializer/projection", may: []string{"bus"}, never: []string{
 		"time", "log", "os", "io/fs", "io/ioutil", "net", "syscall", "flag",
 		"math/rand", "crypto/rand", "database/sql", "context", "runtime",
-		"github.com/nats-io", "github.com/synadia-io", "modernc.org", "golang.org/x/sys", "github.com/google/uuid",
+		"github.com/nats-io", "github.com/synadia-io", "go.opentelemetry.io", "modernc.org", "golang.org/x/sys", "github.com/google/uuid",
 	}},
 	{folder: "internal/natsd"},
 	{folder: "internal/dirlock"},
 	{folder: "internal/natsconn", may: []string{"bus"}},
+	{folder: "internal/edge", may: []string{"bus"}},
+	{folder: "internal/sdnotify"},
+	{folder: "internal/auth", may: []string{"bus"}},
+}
+
+// only says which folder alone imports a library, or what is below it: what measures
+// tells an interface, and need not know who listens.
+var only = map[string]string{
+	"github.com/prometheus":              "internal/metrics",
+	"go.opentelemetry.io/otel/sdk":       "internal/tracing",
+	"go.opentelemetry.io/otel/exporters": "internal/tracing",
 }
 
 // file is what the rules need to know of a Go file.
@@ -171,6 +186,11 @@ func forbidden(folder, name string) string {
 	}
 	if ours && under(own, "internal/skaldtest") && !under(folder, "internal/skaldtest") {
 		return "only tests use test helpers"
+	}
+	for library, home := range only {
+		if under(name, library) && !under(folder, home) {
+			return "only " + home + " imports it"
+		}
 	}
 	r, ok := ruleOf(folder)
 	if !ok {
