@@ -17,39 +17,59 @@ const ackWait = 30 * time.Second
 // ErrDurable: a JetStream consumer has a reader's name and not its settings.
 var ErrDurable = errors.New("durable differs")
 
+// answerTimeout is how long one question to the server may take. A cluster that forms its
+// routes anew can lose an answer; the same question again is harmless, and is answered.
+const answerTimeout = 3 * time.Second
+
 // Ensure makes the JetStream consumers of the description's readers that are missing,
 // on behalf of a materializer, and returns their names. Readers can not make them: who
 // may make a consumer may have it push to any subject of the account, other tenants'
-// included. One that is there is checked and left: ErrDurable names what differs.
+// included. One that is there is checked and left: ErrDurable names what differs. It asks
+// again where no answer comes, until ctx ends; then the error is ctx's.
 func Ensure(ctx context.Context, js jetstream.JetStream, d *Description) (made []string, err error) {
-	stream := d.subjects.EventsStream()
 	for i := range d.Workspaces {
 		w := &d.Workspaces[i]
-		filter := d.subjects.Prefix() + ".ev." + w.token + ".*.*"
 		for _, r := range w.Readers {
 			for _, durable := range r.Durables {
-				name := w.Durable(durable)
-				there, err := js.Consumer(ctx, stream, name)
-				if errors.Is(err, jetstream.ErrConsumerNotFound) {
-					_, err = js.CreateConsumer(ctx, stream, jetstream.ConsumerConfig{
-						Durable: name, Description: "reader " + r.Name, FilterSubject: filter, AckPolicy: jetstream.AckExplicitPolicy,
-						AckWait: ackWait, DeliverPolicy: jetstream.DeliverAllPolicy, MaxDeliver: -1,
-					})
-					if err == nil {
-						made = append(made, name)
-						continue
-					}
+				c := jetstream.ConsumerConfig{
+					Durable: w.Durable(durable), Description: "reader " + r.Name,
+					FilterSubject: d.subjects.Prefix() + ".ev." + w.token + ".*.*",
+					AckPolicy:     jetstream.AckExplicitPolicy, AckWait: ackWait, DeliverPolicy: jetstream.DeliverAllPolicy, MaxDeliver: -1,
 				}
-				if err == nil {
-					err = differs(there.CachedInfo().Config, filter)
-				}
+				missing, err := ensure(ctx, js, d.subjects.EventsStream(), c)
 				if err != nil {
-					return made, fmt.Errorf("make durable %s of reader %s: %w", name, r.Name, err)
+					return made, fmt.Errorf("make durable %s of reader %s: %w", c.Durable, r.Name, err)
+				}
+				if missing {
+					made = append(made, c.Durable)
 				}
 			}
 		}
 	}
 	return made, nil
+}
+
+// ensure makes one consumer, or checks it. An answer that was lost may have been that it
+// is made, so that missing says what the first answer said.
+func ensure(ctx context.Context, js jetstream.JetStream, stream string, c jetstream.ConsumerConfig) (missing bool, err error) {
+	for {
+		err := func() error {
+			ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+			defer cancel()
+			there, err := js.Consumer(ctx, stream, c.Durable)
+			if errors.Is(err, jetstream.ErrConsumerNotFound) {
+				missing = true
+				there, err = js.CreateConsumer(ctx, stream, c)
+			}
+			if err != nil {
+				return err
+			}
+			return differs(there.CachedInfo().Config, c.FilterSubject)
+		}()
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return missing, err
+		}
+	}
 }
 
 func differs(c jetstream.ConsumerConfig, filter string) error {
