@@ -124,6 +124,16 @@ func (a *attempt) abandon() {
 	}
 }
 
+// heard reports whether land has nothing to wait for.
+func (a *attempt) heard() bool {
+	for _, sent := range a.appends {
+		if sent.ack == nil || !sent.hear() {
+			return false
+		}
+	}
+	return true
+}
+
 // land waits for the answers to the attempt's appends. When it returns nil,
 // EVENTS holds the facts under the numbers that enqueue gave.
 func (a *attempt) land() error {
@@ -133,7 +143,9 @@ func (a *attempt) land() error {
 			return err
 		}
 		a.appends = a.appends[1:]
-		a.m.costs.took(sent.n, sent.took, time.Now())
+		if !sent.queued { // else some of it was another's
+			a.m.costs.took(sent.n, sent.took, time.Now())
+		}
 		a.m.stats.appendsWon.Add(1)
 		a.m.o.Observer.Appended(int(sent.n), sent.took)
 		if err := crash(a.m.seam("appended")); err != nil {

@@ -19,6 +19,7 @@ const appendTimeout = 5 * time.Second
 const (
 	codeWrongLastSequence   = 10071
 	codeWrongLastSequenceIn = 10164
+	codeWrongLastMsgID      = 10070 // in a chain, the message before was refused
 )
 
 // errLostRace marks an append that EVENTS refused since it has moved on.
@@ -35,10 +36,12 @@ type appending struct {
 	n      uint64     // messages sent
 	id     string     // the batch's; "" until it has one
 	before *appending // has to be taken first; nil if it was
+	name   string     // of a single message in a chain; "" until it is sent
 	end    *store.Row // of the last message, once it is sealed
 	ack    jetstream.PubAckFuture
 	at     time.Time // of the commit
 
+	queued   bool // sent while the one before was not answered
 	answered bool
 	err      error         // what wait has returned
 	took     time.Duration // from the commit to the answer
@@ -74,14 +77,21 @@ func (p *appending) commit() error {
 	if p.ack != nil || p.answered {
 		return p.err
 	}
+	place := batchPlace{expect: p.last, id: p.id, seq: p.n + 1, last: true}
 	if p.before != nil {
-		if err := p.before.wait(); err != nil {
+		if p.chains() {
+			place.after, p.queued = p.before.name, true
+		} else if err := p.before.wait(); err != nil {
 			return err
 		}
 		p.before = nil
 	}
+	if p.n == 0 && p.out.m.o.ChainAppends {
+		p.name = p.out.name()
+		place.name = p.name
+	}
 	p.n++
-	p.out.message(p.end, batchPlace{expect: p.last, id: p.id, seq: p.n, last: true})
+	p.out.message(p.end, place)
 	p.out.m.atHand.Store(p.last + p.n) // before a bounded EVENTS can drop some of it
 	// No retries: they would come out of order. A lost answer is a question.
 	ack, err := p.out.m.o.JS.PublishMsgAsync(p.out.kept(), jetstream.WithRetryAttempts(0))
@@ -95,11 +105,18 @@ func (p *appending) commit() error {
 
 // push commits a sealed append if that needs no waiting. The one before is committed.
 func (p *appending) push() error {
-	if p == nil || p.before != nil && !p.before.hear() {
+	if p == nil || p.before != nil && !p.chains() && !p.before.hear() {
 		return nil
 	}
 	return p.commit()
 }
+
+// chains reports whether a sealed append may be sent although the one before is not
+// answered: both are single messages, and it says that it comes behind that one and no other.
+func (p *appending) chains() bool { return p.n == 0 && p.before.flows() && !p.before.answered }
+
+// flows reports whether single messages may follow it at once.
+func (p *appending) flows() bool { return p != nil && p.name != "" && p.err == nil }
 
 // appendAll appends the rows behind EVENTS' number last, all or none, and waits for the
 // answer. A nil row only takes a number. The errors are those of wait.
@@ -132,8 +149,15 @@ func (p *appending) wait() error {
 	if err := p.commit(); err != nil {
 		return err
 	}
+	p.answerOr(nil)
+	return p.err
+}
+
+// answerOr waits for the answer to a committed append, as long as no message comes from
+// more, which it returns then.
+func (p *appending) answerOr(more <-chan *message) *message {
 	if p.hear() {
-		return p.err
+		return nil
 	}
 	timer := time.NewTimer(time.Until(p.at.Add(appendTimeout)))
 	defer timer.Stop()
@@ -144,8 +168,10 @@ func (p *appending) wait() error {
 		p.answer(nil, err)
 	case <-timer.C:
 		p.answer(nil, fmt.Errorf("no answer within %s", appendTimeout))
+	case m := <-more:
+		return m
 	}
-	return p.err
+	return nil
 }
 
 // hear reports whether the answer to a committed append is there.
@@ -172,8 +198,11 @@ func (p *appending) answer(ack *jetstream.PubAck, err error) {
 		return
 	}
 	var api *jetstream.APIError
-	if errors.As(err, &api) && (api.ErrorCode == codeWrongLastSequence || api.ErrorCode == codeWrongLastSequenceIn) {
-		err = errLostRace
+	if errors.As(err, &api) {
+		switch api.ErrorCode {
+		case codeWrongLastSequence, codeWrongLastSequenceIn, codeWrongLastMsgID:
+			err = errLostRace
+		}
 	}
 	p.err = fmt.Errorf("append to EVENTS after %d: %w", p.last, err)
 }

@@ -10,12 +10,12 @@ import (
 // transaction when they wait. stop is the context of Run's caller: when it ends
 // the units that are appended already are still committed. ctx also ends when
 // another stage failed; then nothing more is written, as after a crash.
-func (m *Materializer) commitLoop(stop, ctx context.Context, units <-chan *unit) error {
+func (m *Materializer) commitLoop(stop, ctx context.Context, units *handover) error {
 	for {
 		var u *unit
 		var ok bool
 		select {
-		case u, ok = <-units:
+		case u, ok = <-units.ch:
 			if !ok {
 				return nil
 			}
@@ -23,10 +23,11 @@ func (m *Materializer) commitLoop(stop, ctx context.Context, units <-chan *unit)
 			if stop.Err() == nil {
 				return ctx.Err()
 			}
-			if u, ok = <-units; !ok { // the worker closes it when it has stopped
+			if u, ok = <-units.ch; !ok { // the worker closes it when it has stopped
 				return nil
 			}
 		}
+		units.took(u)
 		m.gather(ctx, u, units)
 		if err := m.commit(stop, ctx, u); err != nil {
 			return err
@@ -38,13 +39,14 @@ func (m *Materializer) commitLoop(stop, ctx context.Context, units <-chan *unit)
 // also waits for those that the worker has in hand: a transaction costs a write
 // for each session it touches, so four batches in one cost little more than one.
 // There is no timer: as soon as the worker has nothing in hand, it says so.
-func (m *Materializer) gather(ctx context.Context, u *unit, units <-chan *unit) {
+func (m *Materializer) gather(ctx context.Context, u *unit, units *handover) {
 	for len(u.done) < maxCommitMessages {
 		select {
-		case v, ok := <-units:
+		case v, ok := <-units.ch:
 			if !ok {
 				return
 			}
+			units.took(v)
 			u.merge(v)
 			continue
 		default:
@@ -53,10 +55,11 @@ func (m *Materializer) gather(ctx context.Context, u *unit, units <-chan *unit) 
 			return
 		}
 		select {
-		case v, ok := <-units:
+		case v, ok := <-units.ch:
 			if !ok {
 				return
 			}
+			units.took(v)
 			u.merge(v)
 		case <-m.workerIdle:
 			return

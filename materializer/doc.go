@@ -16,7 +16,7 @@
 // EVENTS where another was first (follow.go), and appends what is missing
 // (append.go, batch.go, eventmsg.go): a few facts one by one where that is sooner
 // than a batch (series.go). The committer (commit.go) puts all that is appended by
-// then into one transaction. So reading, appending and committing overlap, by a
+// then (handover.go) into one transaction. So reading, appending and committing overlap, by a
 // bounded number of messages and bytes. The remover (remove.go) takes forgotten
 // sessions out of EVENTS and the table in small steps. The watcher (watch.go)
 // asks the server every few seconds whether both streams are still the ones
@@ -59,7 +59,9 @@
 // rows of lost messages behind m's own facts, "all" would give them twice. "None"
 // is right only as long as no append overtakes one that was refused. So the last
 // message of each, without which EVENTS takes nothing of it, waits for the answer to
-// the one before; the others are sent meanwhile, as they are projected. A fact of m
+// the one before; the others are sent meanwhile, as they are projected. Where the server
+// keeps one copy of EVENTS, single messages need not wait: each names the one that it has
+// to come behind ([Options].ChainAppends). A fact of m
 // that EVENTS neither held nor was given leaves a reject entry, which goes if its
 // session turns out to be forgotten. Where it may have been held, since numbers are gone
 // there, the entry keeps no payload that could be sent again, and what was pruned leaves

@@ -21,7 +21,7 @@ const (
 )
 
 // maxHeaders is how many headers a message to EVENTS has at most: four, two of its
-// source, a trace, the expected sequence and three of the batch.
+// source, a trace, the expected sequence and three of the batch, or two of a chain.
 const maxHeaders = 11
 
 // eventWriter builds the messages of EVENTS, all in the same memory: nats.go has
@@ -36,13 +36,15 @@ type eventWriter struct {
 	// before costs no write to the map.
 	names  [maxHeaders]string
 	values [maxHeaders]string
-	n      int  // set so far
-	had    int  // in msg.Header
-	other  bool // a name differs from the one that msg.Header has there
+	chain  string // begins the names of messages in chains
+	named  uint64 // names given
+	n      int    // set so far
+	had    int    // in msg.Header
+	other  bool   // a name differs from the one that msg.Header has there
 }
 
 func newEventWriter(m *Materializer) *eventWriter {
-	return &eventWriter{m: m, msg: nats.Msg{Header: make(nats.Header, maxHeaders)}}
+	return &eventWriter{m: m, chain: bus.NewID(), msg: nats.Msg{Header: make(nats.Header, maxHeaders)}}
 }
 
 // batchPlace says where in an append a message stands.
@@ -51,6 +53,8 @@ type batchPlace struct {
 	id     string // the batch's; "" for a message without one
 	seq    uint64 // in the batch, from 1
 	last   bool
+	name   string // of the message in a chain; "" if it is in none
+	after  string // the message before it in the chain; "" if any may be
 }
 
 // message returns the message of the row, which holds until the next call. A nil
@@ -65,6 +69,12 @@ func (w *eventWriter) message(r *store.Row, at batchPlace) *nats.Msg {
 	}
 	if at.seq == 1 {
 		w.set(jetstream.ExpectedLastSeqHeader, strconv.FormatUint(at.expect, 10))
+	}
+	if at.name != "" {
+		w.set(jetstream.MsgIDHeader, at.name)
+	}
+	if at.after != "" {
+		w.set(jetstream.ExpectedLastMsgIDHeader, at.after)
 	}
 	if at.id != "" {
 		w.set(headerBatchID, at.id)
@@ -110,6 +120,12 @@ func (w *eventWriter) set(name, value string) {
 	}
 	w.values[i] = value
 	w.n++
+}
+
+// name returns a name that no other message has.
+func (w *eventWriter) name() string {
+	w.named++
+	return w.chain + "." + strconv.FormatUint(w.named, 36)
 }
 
 // kept returns a copy of the message that message has returned last, for nats.go

@@ -130,6 +130,7 @@ type node struct {
 	keep     time.Duration      // how long INGEST is kept then
 	newEpoch bool               // a repair of it makes a new epoch
 	batches  bool               // few facts go out together as well
+	waits    bool               // each append waits for the one before, as beside an outside server
 	appends  int                // facts of one append at most; 0 is the usual bound
 
 	noted sync.Mutex
@@ -178,7 +179,7 @@ func (n *node) run(streams bus.Streams, seam func(name string) error) {
 	}
 	var err error
 	n.m, err = materializer.New(materializer.Options{
-		AppendMessages: n.appends, Conn: n.nc, JS: n.js, Store: n.st, Streams: streams, Subjects: n.w.subj, Trim: n.trims,
+		AppendMessages: n.appends, ChainAppends: !n.waits, Conn: n.nc, JS: n.js, Store: n.st, Streams: streams, Subjects: n.w.subj, Trim: n.trims,
 		IngestKeep: n.keep, Label: "test",
 		Logger: slog.New(slog.NewTextHandler(io.MultiWriter(log, &n.said), &slog.HandlerOptions{Level: slog.LevelWarn})), Tracer: n.tracer,
 	})

@@ -37,6 +37,11 @@ type Options struct {
 	// The server must allow as many, or facts that need more are never taken. 0 is 1,000,
 	// which every server allows whose configuration does not say otherwise.
 	AppendMessages int
+	// ChainAppends sends a fact to EVENTS while the one before is not answered yet, where
+	// few wait. Each then names the one before, in the header Nats-Expected-Last-Msg-Id, so
+	// that none is taken behind one that was refused. Only for a server that keeps one copy
+	// of EVENTS and always will: with the header a wrong guess halts a replicated stream.
+	ChainAppends bool
 	// Committed is called after each commit with the position that it led to, in the
 	// goroutine that commits, which waits for it. Nil tells nobody.
 	Committed func(store.Position)
@@ -270,9 +275,9 @@ func (m *Materializer) round(stop, ctx context.Context, pos store.Position) erro
 	reading, stopReading := context.WithCancelCause(gctx)
 	defer stopReading(nil)
 	in := newIntake()
-	units := make(chan *unit, maxUnitsInFlight)
+	units := newHandover()
 	g.Go(func() error { return m.read(gctx, reading, pos.IngestSeq, in) })
-	g.Go(func() error { defer close(units); return m.newWorker(pos, before, in, units).run(gctx) })
+	g.Go(func() error { defer close(units.ch); return m.newWorker(pos, before, in, units).run(gctx) })
 	g.Go(func() error { return m.commitLoop(stop, gctx, units) })
 	g.Go(func() error { return m.removeLoop(gctx) })
 	g.Go(func() error { return m.watch(gctx, stopReading) })

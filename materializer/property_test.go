@@ -121,6 +121,7 @@ func newEpisode(t *testing.T, r *rand.Rand, nodes int, total *tally) *episode {
 	}
 	for range nodes {
 		p := &player{node: w.node(), m: newModel(w.subj, w.streams.Horizon.Nanoseconds())}
+		p.waits = r.IntN(2) == 0
 		p.o = p.observer(rand.New(rand.NewPCG(r.Uint64(), 3)), e.seen)
 		e.players = append(e.players, p)
 	}

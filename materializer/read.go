@@ -37,6 +37,7 @@ type intake struct {
 	ch     chan *message
 	bytes  *semaphore.Weighted
 	newest *message // put last; the reader's
+	first  *message // taken from ch and not processed yet; the worker's
 }
 
 func newIntake() *intake {
@@ -56,7 +57,7 @@ func (q *intake) put(ctx context.Context, m *message) error {
 	}
 }
 
-func (q *intake) empty() bool { return len(q.ch) == 0 }
+func (q *intake) empty() bool { return q.first == nil && len(q.ch) == 0 }
 
 // few reports whether less waits than is worth sending ahead.
 func (q *intake) few() bool { return len(q.ch) < aheadMessages }
@@ -64,15 +65,20 @@ func (q *intake) few() bool { return len(q.ch) < aheadMessages }
 // take returns what has been read, at least one message unless ctx or idle ends
 // the waiting, and at most a batch. It never waits for a batch to fill.
 func (q *intake) take(ctx context.Context, idle <-chan time.Time) ([]*message, error) {
-	var batch []*message
-	select {
-	case m := <-q.ch:
-		batch = append(make([]*message, 0, min(len(q.ch)+1, maxBatchMessages)), m)
-	case <-idle:
-		return nil, nil
-	case <-ctx.Done():
+	first := q.first
+	if first == nil {
+		select {
+		case first = <-q.ch:
+		case <-idle:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	} else if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
+	q.first = nil
+	batch := append(make([]*message, 0, min(len(q.ch)+1, maxBatchMessages)), first)
 	bytes := batch[0].size()
 	for len(batch) < maxBatchMessages && bytes < maxBatchBytes {
 		select {
@@ -85,6 +91,15 @@ func (q *intake) take(ctx context.Context, idle <-chan time.Time) ([]*message, e
 		break
 	}
 	return batch, nil
+}
+
+// comesFirst waits until the append is answered or a message is at hand, and reports
+// whether one is.
+func (q *intake) comesFirst(p *appending) bool {
+	if q.first == nil {
+		q.first = p.answerOr(q.ch)
+	}
+	return q.first != nil
 }
 
 // done gives the batch's bytes free.

@@ -3,7 +3,8 @@ package materializer
 import "time"
 
 const (
-	// maxSeries is the most facts that are appended one by one.
+	// maxSeries is the most facts that are appended one by one, and the most of them that
+	// may wait for their answers at once.
 	maxSeries = 24
 	// probeEvery is after how long the way that looked slower is tried once more.
 	probeEvery = 5 * time.Second
@@ -11,8 +12,7 @@ const (
 	costWeight = 1.0 / 8
 )
 
-// appendCosts says how a few facts get into EVENTS sooner: one by one, each when the
-// one before is answered, or in an atomic batch. A server with one copy on disk stages
+// appendCosts says how a few facts get into EVENTS sooner: one by one or in an atomic batch. A server with one copy on disk stages
 // a batch in a store of its own, which takes six syncs where a message needs one;
 // replicas take a batch in one round. So what each way has taken decides. The worker
 // owns it.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/skaldbus/skald/bus"
@@ -22,17 +23,37 @@ func (w *world) batchOf(seq uint64) string {
 	return m.Header.Get("Nats-Batch-Id")
 }
 
-// A few facts are appended one by one, which costs fewer syncs than a batch; the facts
-// of one message are not.
-func TestSeries_FewFacts(t *testing.T) {
+// eachWay runs a test with appends that wait for the one before, and with those that name it.
+func eachWay(t *testing.T, run func(t *testing.T, waits bool)) {
 	t.Parallel()
+	for _, waits := range []bool{false, true} {
+		t.Run(fmt.Sprintf("waits=%t", waits), func(t *testing.T) { run(t, waits) })
+	}
+}
+
+// A few facts are appended one by one, which costs fewer syncs than a batch; the facts
+// of one message are not. Only where that was asked for do they have a header that halts
+// a replicated stream.
+func TestSeries_FewFacts(t *testing.T) { eachWay(t, testFewFacts) }
+
+func testFewFacts(t *testing.T, waits bool) {
 	w := newWorld(t)
 	w.failMany(alpha, 3)
 	n := w.node()
+	n.waits = waits
 	n.start(nil)
 	n.catchUp()
+	names := map[string]bool{}
 	for seq := uint64(1); seq <= 3; seq++ {
 		require.Empty(t, w.batchOf(seq))
+		m, err := w.streams.Events.GetMsg(t.Context(), seq)
+		require.NoError(t, err)
+		require.Equal(t, waits, m.Header.Get(jetstream.MsgIDHeader) == "")
+		names[m.Header.Get(jetstream.MsgIDHeader)] = true
+		if after := m.Header.Get(jetstream.ExpectedLastMsgIDHeader); after != "" {
+			require.False(t, waits)
+			require.True(t, names[after])
+		}
 	}
 	s := newGenerator(rand.New(rand.NewPCG(1, 1)), w.subj).worker()
 	for i := range 2 {
@@ -52,14 +73,41 @@ func TestSeries_FewFacts(t *testing.T) {
 
 // Another program that writes between two facts of a series takes one's place: the rest
 // is not appended behind it before it has been followed.
-func TestSeries_LosesRace(t *testing.T) {
-	t.Parallel()
+func TestSeries_LosesRace(t *testing.T) { eachWay(t, testLosesRace) }
+
+func testLosesRace(t *testing.T, waits bool) {
 	w := newWorld(t)
 	w.failMany(alpha, 5)
 	n := w.node()
+	n.waits = waits
 	var sent, foreign atomic.Uint64
 	n.start(func(name string) error {
 		if name != "sent" || sent.Add(1) != 2 { // perhaps it is not taken yet
+			return nil
+		}
+		ack, err := w.js.PublishMsg(t.Context(), &nats.Msg{Subject: w.subj.Event(beta, bus.TypeError), Data: []byte(`{}`)})
+		if err == nil {
+			foreign.Store(ack.Sequence)
+		}
+		return err
+	})
+	n.catchUp()
+	w.check(n, foreign.Load())
+	n.stop()
+	require.EqualValues(t, 1, n.stats.AppendsLost)
+	require.Empty(t, n.asked())
+}
+
+// A fact that is on its way behind one that is refused is refused as well, although
+// EVENTS ends where it has to: else EVENTS had facts behind one that it lacks.
+func TestSeries_NoneOvertakes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.failMany(alpha, 20)
+	n := w.node()
+	var projected, foreign atomic.Uint64
+	n.start(func(name string) error {
+		if name != "projected" || projected.Add(1) != 2 { // not sent yet
 			return nil
 		}
 		ack, err := w.js.PublishMsg(t.Context(), &nats.Msg{Subject: w.subj.Event(beta, bus.TypeError), Data: []byte(`{}`)})
@@ -83,14 +131,16 @@ func TestSeries_TwoMaterializers(t *testing.T) {
 }
 
 // A crash in the middle of a series leaves a part of the facts: the rest follows.
-func TestSeries_Crash(t *testing.T) {
-	t.Parallel()
+func TestSeries_Crash(t *testing.T) { eachWay(t, testSeriesCrash) }
+
+func testSeriesCrash(t *testing.T, waits bool) {
 	w := newWorld(t)
 	w.failMany(alpha, 5)
 	n := w.node()
+	n.waits = waits
 	n.start(crashAt("sent", 3))
 	require.ErrorIs(t, n.wait(), errCrash)
-	// The third goes out when the second is taken, and nobody waits for that any more.
+	// The third may have gone out only when the second was taken; nobody waits for that any more.
 	skaldtest.Eventually(t, skaldtest.Timeout, func() bool { return w.last(w.streams.Events) >= 2 })
 	require.Less(t, w.last(w.streams.Events), uint64(5))
 	n.start(nil)

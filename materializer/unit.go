@@ -9,8 +9,6 @@ import (
 )
 
 const (
-	// maxUnitsInFlight is how many batches may be appended ahead of the commit.
-	maxUnitsInFlight = 2
 	// bigUnit is from how many messages on a unit shows load, goodCommit how many
 	// messages are worth waiting for then, maxCommitMessages bounds a transaction.
 	bigUnit           = maxAppendMessages / 2
@@ -27,6 +25,7 @@ type unit struct {
 	removals  bool // a session was forgotten or rows were pruned: wake the remover
 	irregular bool // INGEST has lost messages: a checkpoint is due
 	units     int64
+	weight    int64     // in the handover's room
 	began     time.Time // when its first message was taken; only set for spans
 }
 

@@ -32,7 +32,7 @@ type place struct {
 type worker struct {
 	m     *Materializer
 	in    *intake
-	units chan<- *unit
+	units *handover
 	sent  int64 // units handed to the committer, by earlier workers too
 	cache *cache
 
@@ -47,7 +47,7 @@ type worker struct {
 	troubled bool // health says that appending does not work
 }
 
-func (m *Materializer) newWorker(pos store.Position, before []store.Stretch, in *intake, units chan<- *unit) *worker {
+func (m *Materializer) newWorker(pos store.Position, before []store.Stretch, in *intake, units *handover) *worker {
 	p := place{position: pos.IngestSeq, highest: pos.HighestTime, since: pos.Since, table: pos.EventsSeq}
 	_, committed := m.committed.get()
 	m.prunes = nil
@@ -98,10 +98,8 @@ func (w *worker) idle(ctx context.Context) error {
 	return w.insist(ctx, nil)
 }
 
-// process turns a batch into a unit on its way. It leaves batches in flight only
-// while many messages wait to be processed: where few come, the next batch would be
-// taken with fewer yet and wait for the answer all the same, and those that come
-// meanwhile would wait for two.
+// process turns a batch into units on their way. It leaves some in flight only
+// while there is something to do beside them.
 func (w *worker) process(ctx context.Context, batch []*message) error {
 	for len(batch) > 0 {
 		a, err := w.try(ctx, batch)
@@ -110,7 +108,7 @@ func (w *worker) process(ctx context.Context, batch []*message) error {
 			failed = nil
 		}
 		batch = batch[len(a.batch):]
-		for err == nil && len(w.flight) > 0 && (len(w.flight) >= maxAppends || len(batch) == 0 && w.in.few()) {
+		for err == nil && w.mustLand(len(batch) == 0) {
 			err = w.landOldest(ctx)
 		}
 		if err == nil {
@@ -123,6 +121,24 @@ func (w *worker) process(ctx context.Context, batch []*message) error {
 		}
 	}
 	return nil
+}
+
+// mustLand reports whether the oldest append's answer is to be waited for before anything
+// else. Where each append waits for the answer to the one before, some are left in flight
+// only if many messages wait to be processed: where few come, the next batch would be taken
+// with fewer yet and wait for the answer all the same, and those that come meanwhile would wait
+// for two. Where they do not wait, what comes goes out at once. done says that the batch at
+// hand is processed.
+func (w *worker) mustLand(done bool) bool {
+	switch {
+	case len(w.flight) == 0:
+		return false
+	case w.newest.flows():
+		oldest := w.flight[0]
+		return len(w.flight) >= maxSeries || oldest.heard() || done && !w.in.comesFirst(oldest.appends[0])
+	default:
+		return len(w.flight) >= maxAppends || done && w.in.few()
+	}
 }
 
 // try runs one attempt at a batch and puts it in flight, or returns it with the
@@ -252,20 +268,12 @@ func (w *worker) blame(ctx context.Context, err error) error {
 	return nil
 }
 
-// send hands the unit to the committer. A full channel is backpressure: the
-// store is what is slow, and reading waits for it.
+// send hands the unit to the committer.
 func (w *worker) send(ctx context.Context, a *attempt) error {
-	select {
-	case w.units <- a.unit:
-		w.sent++
-	default:
-		select {
-		case w.units <- a.unit: // after a stop the committer still empties the channel
-			w.sent++
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	if err := w.units.put(ctx, a.unit); err != nil {
+		return err
 	}
+	w.sent++
 	pos, _ := w.m.committed.get()
 	w.cache.trim(pos.IngestSeq)
 	return nil

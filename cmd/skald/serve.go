@@ -202,7 +202,7 @@ func serve(ctx context.Context, e env, o serveOptions, log, quiet *slog.Logger) 
 	}
 	figures := metrics.New(metricsBuild())
 	m, err := materializer.New(materializer.Options{
-		AppendMessages: batchMessages(server), Committed: hub.Committed, Conn: nc, IngestKeep: o.ingestKeep, JS: js, Label: o.label(),
+		AppendMessages: batchMessages(server), ChainAppends: server != nil, Committed: hub.Committed, Conn: nc, IngestKeep: o.ingestKeep, JS: js, Label: o.label(),
 		Logger: log, MaxLag: o.maxLag, MayLose: o.mayLose(streams), Observer: figures, Store: st, Streams: streams, Subjects: subjects,
 		Tracer: traces.Tracer(), Trim: true,
 	})

@@ -94,7 +94,7 @@ func (w *world) catchUp(ctx context.Context, ingestSeq uint64) (took time.Durati
 	defer debug.SetGCPercent(debug.SetGCPercent(serveGCPercent))
 	reached := make(chan struct{}, 1)
 	m, err := materializer.New(materializer.Options{
-		AppendMessages: w.server.BatchMessages(), Conn: w.nc, JS: w.js, Store: w.store, Streams: w.streams, Subjects: w.subj,
+		AppendMessages: w.server.BatchMessages(), ChainAppends: true, Conn: w.nc, JS: w.js, Store: w.store, Streams: w.streams, Subjects: w.subj,
 		Committed: func(p store.Position) {
 			if p.IngestSeq >= ingestSeq {
 				select {

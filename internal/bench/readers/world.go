@@ -107,7 +107,7 @@ func start(ctx context.Context) (w *world, err error) {
 		return nil, err
 	}
 	m, err := materializer.New(materializer.Options{
-		AppendMessages: w.server.BatchMessages(),
+		AppendMessages: w.server.BatchMessages(), ChainAppends: true,
 		Committed: func(p store.Position) {
 			w.note(p)
 			w.hub.Committed(p)
