@@ -81,41 +81,58 @@ func (a *auditor) compareEvents(ctx context.Context) error {
 	return nil
 }
 
-// settle looks at a number that did not fit until it fits or has had its time.
+// settle looks at a number that did not fit until it fits or has had its time. A finding
+// counts if the store was at rest from before the look until after it:
+//
+//	look: the row is there, and EVENTS has no message
+//	the store reads of the forget, and removes the row
+//	the store is at rest, and the finding is none any more
 func (a *auditor) settle(ctx context.Context, seq uint64, deadline time.Time) error {
 	var wait backoff
+	before, err := a.rest(ctx)
+	if err != nil {
+		return err
+	}
 	for {
 		f, err := a.judge(ctx, seq)
 		if err != nil || f == nil {
 			return err
 		}
-		moving, err := a.moving(ctx)
+		after, err := a.rest(ctx)
 		if err != nil {
 			return err
 		}
-		if !moving || time.Now().After(deadline) {
+		if before.atRest && after == before || time.Now().After(deadline) {
 			return a.found(*f)
 		}
+		before = after
 		if err := wait.wait(ctx); err != nil {
 			return err
 		}
 	}
 }
 
-// moving reports whether the store has something yet to read or to remove.
-func (a *auditor) moving(ctx context.Context) (bool, error) {
+// rest is where the store is, and whether it has nothing yet to read or to remove.
+type rest struct {
+	position uint64
+	atRest   bool
+}
+
+func (a *auditor) rest(ctx context.Context) (rest, error) {
 	s, err := a.o.Reader.Status(ctx)
 	if err != nil {
-		return false, fmt.Errorf("read the store: %w", err)
+		return rest{}, fmt.Errorf("read the store: %w", err)
 	}
+	r := rest{position: s.IngestSeq, atRest: s.Removals == a.start.Removals}
 	if a.streams.Ingest == nil {
-		return s.Removals != a.start.Removals, nil
+		return r, nil
 	}
 	in, err := a.streams.Ingest.Info(ctx)
 	if err != nil {
-		return false, fmt.Errorf("ask for INGEST: %w", err)
+		return rest{}, fmt.Errorf("ask for INGEST: %w", err)
 	}
-	return s.IngestSeq < in.State.LastSeq || s.Removals != a.start.Removals, nil
+	r.atRest = r.atRest && s.IngestSeq >= in.State.LastSeq
+	return r, nil
 }
 
 // judge compares one number anew; nil if it fits.

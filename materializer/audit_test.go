@@ -1,6 +1,7 @@
 package materializer_test
 
 import (
+	"context"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -275,6 +276,68 @@ func TestAudit_RemovalUnderWay(t *testing.T) {
 	found, _ = b.audit()
 	require.Empty(t, errorsOf(found))
 	a.stop()
+}
+
+// asked is a JetStream that calls a function when it was asked for a message of EVENTS
+// and before the answer is known.
+type asked struct {
+	jetstream.JetStream
+	answered func()
+}
+
+type askedStream struct {
+	jetstream.Stream
+	answered func()
+}
+
+func (a asked) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	s, err := a.JetStream.Stream(ctx, name)
+	if err == nil && name == "SKALD_EVENTS" {
+		s = askedStream{s, a.answered}
+	}
+	return s, err
+}
+
+func (s askedStream) GetMsg(ctx context.Context, seq uint64, opts ...jetstream.GetMsgOpt) (*jetstream.RawStreamMsg, error) {
+	m, err := s.Stream.GetMsg(ctx, seq, opts...)
+	s.answered()
+	return m, err
+}
+
+// The audit saw a row, and that EVENTS has no message of it any more. Before it looked
+// whether the store was at rest, that had read of the forget and removed the row: it was
+// told as missing in EVENTS.
+func TestAudit_RemovedWhileItLooks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a, b := w.node(), w.node()
+	a.start(nil)
+	b.start(nil)
+	w.fail(beta, "stays")
+	w.fail(alpha, "goes")
+	a.catchUp()
+	b.finish()
+	w.forget(alpha)
+	a.catchUp()
+	looks := false
+	catchUp := func() {
+		if looks && !b.running {
+			b.start(nil)
+			b.catchUp()
+		}
+	}
+	r, err := store.OpenReader(b.path)
+	require.NoError(t, err)
+	defer r.Close()
+	_, err = materializer.Audit(t.Context(), materializer.AuditOptions{
+		Conn: w.nc, JS: asked{w.js, catchUp}, Reader: r, Subjects: w.subj, TempDir: t.TempDir(),
+		Progress: func(doing string, _, _ uint64) { looks = doing == "looking again" },
+		Report: func(f materializer.Finding) error { require.True(t, f.Note, "%+v", f); return nil },
+	})
+	require.NoError(t, err)
+	require.Len(t, rawTable(t, b.path), 1, "it was removed meanwhile")
+	a.stop()
+	b.stop()
 }
 
 // A damaged file is found, and ends the audit with what could still be read.
