@@ -45,7 +45,7 @@ func TestCrash_IngestRolledBack(t *testing.T) {
 					w.n.gone(nth, bus.ReasonIngestRolledBack)
 					w.mix(1 + w.r.IntN(150)) // with none, the next copy is what is there
 					w.wentBack(bus.ReasonIngestRolledBack)
-					require.Contains(t, w.n.loss(), fmt.Sprintf("%d to acknowledge", nth))
+					w.n.saysLoss(fmt.Sprintf("%d to acknowledge", nth))
 					w.copyIngest()
 				}
 				require.GreaterOrEqual(t, len(rawTable(t, w.n.path)), 1)
@@ -87,7 +87,7 @@ func TestCrash_IngestRecreated(t *testing.T) {
 				w.mix(300)
 				w.wentBack(reason)
 				require.Equal(t, []back{{reason, 0}}, w.n.wentBack())
-				require.Contains(t, w.n.loss(), "it holds no message by which it is known")
+				w.n.saysLoss("it holds no message by which it is known")
 				if id != "" {
 					b, err := w.n.st.Bus(t.Context())
 					require.NoError(t, err)

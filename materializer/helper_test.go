@@ -17,6 +17,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/trace"
 
@@ -338,9 +339,10 @@ func (w *world) failMany(k bus.Key, n int) {
 	}
 }
 
-// loss waits until health says that INGEST is not what it was, and returns what it says.
-func (n *node) loss() string {
+// saysLoss waits until health says of INGEST's loss what is wanted: it looks every few
+// seconds, and so may say for a while what was so before.
+func (n *node) saysLoss(want string) {
 	n.w.t.Helper()
-	skaldtest.Eventually(n.w.t, skaldtest.Timeout, func() bool { return n.check("ingest_loss").Detail != "" }, "health does not say so")
-	return n.check("ingest_loss").Detail
+	detail := func() string { return n.check("ingest_loss").Detail }
+	skaldtest.EventuallyWith(n.w.t, skaldtest.Timeout, func(c *assert.CollectT) { assert.Contains(c, detail(), want) }, "health does not say so")
 }

@@ -45,7 +45,7 @@ func TestCrash_IngestTrimmedAboveThePosition(t *testing.T) {
 	w.n.start(nil)
 	w.n.gone(1, bus.ReasonIngestTrimmed)
 	w.wentBack(bus.ReasonIngestTrimmed)
-	require.Contains(t, w.n.loss(), "INGEST begins at 16: messages 11 to 15 are gone without having been read")
+	w.n.saysLoss("INGEST begins at 16: messages 11 to 15 are gone without having been read")
 	s, err := w.n.st.Reader().Status(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, 5, s.Holes)
