@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -168,9 +169,10 @@ func TestComeBack_IsNotReady(t *testing.T) {
 	n.stop()
 	late := w.node()
 	reached, goOn := make(chan struct{}), make(chan struct{})
+	reach := sync.OnceFunc(func() { close(reached) }) // it may have to begin again
 	late.start(func(name string) error {
 		if name == "rows copied" {
-			close(reached)
+			reach()
 			<-goOn
 		}
 		return nil

@@ -109,7 +109,7 @@ type player struct {
 	heard  int      // how often the model has gone back
 	copies []string // of its store, from commits that are older or newer
 	hit    atomic.Pointer[string]
-	cut    atomic.Bool
+	cut    *atomic.Bool // of the present run: the connection of one before may be closed late
 	copied int
 }
 
@@ -120,7 +120,7 @@ func newEpisode(t *testing.T, r *rand.Rand, nodes int, total *tally) *episode {
 		foreign: map[uint64]bool{}, seen: &meanings{of: map[uint64]string{}}, tally: total,
 	}
 	for range nodes {
-		p := &player{node: w.node(), m: newModel(w.subj, w.streams.Horizon.Nanoseconds())}
+		p := &player{node: w.node(), m: newModel(w.subj, w.streams.Horizon.Nanoseconds()), cut: new(atomic.Bool)}
 		p.waits = r.IntN(2) == 0
 		p.o = p.observer(rand.New(rand.NewPCG(r.Uint64(), 3)), e.seen)
 		e.players = append(e.players, p)
@@ -205,7 +205,8 @@ func (e *episode) begin(p *player) {
 	var count atomic.Int64
 	name, nth := seams[e.r.IntN(len(seams))], int64(1+e.r.IntN(4))
 	kind, delay := e.r.IntN(5), time.Duration(e.r.IntN(1500))*time.Microsecond
-	p.cut.Store(false)
+	cut := new(atomic.Bool)
+	p.cut = cut
 	p.start(func(at string) error {
 		if at != name || count.Add(1) != nth || kind == 0 {
 			return nil
@@ -215,7 +216,7 @@ func (e *episode) begin(p *player) {
 			// The connection goes a little later: with an append that is not sent,
 			// or not answered, or answered.
 			nc := p.nc
-			time.AfterFunc(delay, func() { nc.Close(); p.cut.Store(true) })
+			time.AfterFunc(delay, func() { nc.Close(); cut.Store(true) })
 			return nil
 		}
 		return errCrash
