@@ -60,7 +60,10 @@ func testIngestSetBack(t *testing.T, chosen bool) {
 	w.startServer()
 	skaldtest.Eventually(t, skaldtest.Timeout, func() bool { return p.nc.Stats().Reconnects > before && p.nc.IsConnected() })
 	leave()
-	w.streams, _ = skaldtest.Subjects(t).Open(t.Context(), w.js, bus.StreamOptions{MaxPayload: w.nc.MaxPayload()}, w.streams.Epoch)
+	skaldtest.Eventually(t, skaldtest.Timeout, w.nc.IsConnected)
+	var err error
+	w.streams, err = skaldtest.Subjects(t).Open(t.Context(), w.js, bus.StreamOptions{MaxPayload: w.nc.MaxPayload()}, w.streams.Epoch)
+	require.NoError(t, err)
 	say(t, s, all[n:])
 	w.startNode()
 	p.shut()

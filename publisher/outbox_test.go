@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,12 +72,19 @@ func (p *pub) crash(dir string) string {
 	return to
 }
 
-// copyOf copies the outbox as it is now.
+// copyOf copies the outbox as it is now, anew if a file goes meanwhile that is not
+// needed any more.
 func copyOf(t testing.TB, dir string) string {
 	t.Helper()
-	to := filepath.Join(t.TempDir(), "outbox")
-	require.NoError(t, os.CopyFS(to, os.DirFS(dir)))
-	return to
+	for {
+		to := filepath.Join(t.TempDir(), "outbox")
+		err := os.CopyFS(to, os.DirFS(dir))
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		require.NoError(t, err)
+		return to
+	}
 }
 
 // A worker publishes before its first connection was ever there, and in new sessions;
@@ -267,13 +275,14 @@ func TestOutbox_FullIngest(t *testing.T) {
 	w := newServer(t, natsd.Options{SyncInterval: time.Minute})
 	w.create(bus.StreamOptions{IngestBytes: 64 << 10})
 	w.startNode()
-	p := w.publisher(publisher.Options{Outbox: t.TempDir(), MaxPendingMessages: 300})
+	p := w.publisher(publisher.Options{Outbox: t.TempDir(), MaxPendingMessages: 30})
 	s := p.open(key("s"))
 	var err error
-	said := 0
+	var said []string // large, since each costs a sync of the disk
 	for end := time.Now().Add(skaldtest.Timeout); !errors.Is(err, publisher.ErrFull) && time.Now().Before(end); {
-		if _, err = s.Error(within(t, 500*time.Millisecond), fmt.Sprint("m", said), ""); err == nil {
-			said++
+		text := fmt.Sprint("m", len(said), strings.Repeat(" large", 400))
+		if _, err = s.Error(within(t, 500*time.Millisecond), text, ""); err == nil {
+			said = append(said, text)
 			continue
 		}
 		require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -284,5 +293,5 @@ func TestOutbox_FullIngest(t *testing.T) {
 	_, err = w.js.UpdateStream(t.Context(), cfg)
 	require.NoError(t, err)
 	p.shut()
-	require.Equal(t, names("m", said), w.ids(key("s")))
+	require.Equal(t, said, w.ids(key("s")))
 }
