@@ -1,6 +1,7 @@
 package skaldtest
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 	"time"
@@ -48,7 +49,7 @@ func ServerWith(t testing.TB, o natsd.Options) *natsd.Server {
 // Connect connects to s over TCP and closes the connection at the test's end.
 func Connect(t testing.TB, s *natsd.Server) (*nats.Conn, jetstream.JetStream) {
 	t.Helper()
-	nc, err := nats.Connect(s.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	nc, err := nats.Connect(s.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.Timeout(Timeout))
 	require.NoError(t, err)
 	t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
@@ -78,7 +79,9 @@ func Streams(t testing.TB, js jetstream.JetStream) bus.Streams {
 func Publish(t testing.TB, js jetstream.JetStream, k bus.Key, class bus.Class, body string, header nats.Header) uint64 {
 	t.Helper()
 	m := &nats.Msg{Subject: Subjects(t).Ingest(k, class), Header: header, Data: []byte(body)}
-	ack, err := js.PublishMsg(t.Context(), m)
+	ctx, cancel := context.WithTimeout(t.Context(), Timeout) // else it is the client library's 5 s
+	defer cancel()
+	ack, err := js.PublishMsg(ctx, m)
 	require.NoError(t, err)
 	return ack.Sequence
 }
