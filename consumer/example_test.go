@@ -31,7 +31,7 @@ func exampleBus() (js jetstream.JetStream, subjects bus.Subjects, done func()) {
 	}
 	dir, err := os.MkdirTemp("", "skald-example")
 	must(err)
-	server, err := natsd.Start(ctx, natsd.Options{Dir: filepath.Join(dir, "jetstream"), Listen: "127.0.0.1:0"})
+	server, err := natsd.Start(ctx, natsd.Options{Dir: filepath.Join(dir, "jetstream"), Listen: "127.0.0.1:0", SyncInterval: time.Minute})
 	must(err)
 	nc, err := nats.Connect(server.ClientURL())
 	must(err)

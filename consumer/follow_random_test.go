@@ -115,11 +115,7 @@ func followRandom(t *testing.T, rnd *rand.Rand, bounded bool) {
 		case n < 15:
 			a.p.Cut()
 		case n < 16:
-			for _, name := range w.consumers() {
-				if rnd.IntN(2) == 0 {
-					_ = w.js.DeleteConsumer(t.Context(), w.subj.EventsStream(), name) // may be gone by now
-				}
-			}
+			w.deleteConsumers(func(string) bool { return rnd.IntN(2) == 0 })
 		case n < 17:
 			w.restart()
 		case n < 18:

@@ -98,15 +98,15 @@ func TestFollow_Misplaced(t *testing.T) {
 		{bus.Cursor{Seq: 3, Epoch: w.streams.Epoch}, bus.ErrCursorGone, "go on from 4", true},
 		{bus.Cursor{Seq: 4, Epoch: "other"}, bus.ErrOtherEpoch, "1 to 12", false},
 	} {
-		began := time.Now()
-		err := w.follow(w.js, consumer.FollowOptions{From: &c.at}, 20, nil).wait()
-		require.ErrorIs(t, err, c.err)
-		require.ErrorContains(t, err, c.says)
-		require.Less(t, time.Since(began), 5*time.Second)
-		at, ok := errors.AsType[*consumer.CursorError](err)
-		require.True(t, ok)
-		require.Equal(t, c.table, at.Table)
-		require.Equal(t, w.streams.Epoch, at.Epoch)
+		skaldtest.InTime(t, 5*time.Second, func() {
+			err := w.follow(w.js, consumer.FollowOptions{From: &c.at}, 20, nil).wait()
+			require.ErrorIs(t, err, c.err)
+			require.ErrorContains(t, err, c.says)
+			at, ok := errors.AsType[*consumer.CursorError](err)
+			require.True(t, ok)
+			require.Equal(t, c.table, at.Table)
+			require.Equal(t, w.streams.Epoch, at.Epoch)
+		})
 	}
 	require.Empty(t, w.consumers(), "nothing was made for a place that is not there")
 	for seq, want := range map[uint64][]uint64{0: span(5, 12), 4: span(5, 12), 11: {12}} {
@@ -249,9 +249,7 @@ func TestFollow_TableGoesAway(t *testing.T) {
 	stop()
 	w.fail(keyA, 10)
 	r.reach(20)
-	for _, name := range w.consumers() {
-		require.NoError(t, w.js.DeleteConsumer(t.Context(), w.subj.EventsStream(), name))
-	}
+	w.deleteConsumers(func(string) bool { return true })
 	w.fail(keyA, 100) // far behind, and nobody to page it from
 	r.reach(120)
 	w.restart()

@@ -179,6 +179,20 @@ func (w *world) consumers() []string {
 	return out
 }
 
+// deleteConsumers deletes those of EVENTS' consumers that are chosen. The materializer's
+// own may be gone by then.
+func (w *world) deleteConsumers(chosen func(name string) bool) {
+	w.t.Helper()
+	for _, name := range w.consumers() {
+		if !chosen(name) {
+			continue
+		}
+		if err := w.js.DeleteConsumer(w.t.Context(), w.subj.EventsStream(), name); err != nil {
+			require.ErrorIs(w.t, err, jetstream.ErrConsumerNotFound)
+		}
+	}
+}
+
 // saved waits until the durable's position is seq.
 func (w *world) saved(durable string, seq uint64) {
 	w.t.Helper()

@@ -144,11 +144,7 @@ func TestRun_Random(t *testing.T) {
 			for _, a := range actors {
 				away[a.o.Durable] = a.r == nil
 			}
-			for _, name := range w.consumers() {
-				if rnd.IntN(2) == 0 && !away[name] {
-					_ = w.js.DeleteConsumer(t.Context(), w.subj.EventsStream(), name) // may be gone by now
-				}
-			}
+			w.deleteConsumers(func(name string) bool { return rnd.IntN(2) == 0 && !away[name] })
 		case n < 19:
 			w.restart()
 		default:

@@ -14,10 +14,12 @@ import (
 func (w *world) proxied() (*skaldtest.Proxy, *nats.Conn, jetstream.JetStream) {
 	w.t.Helper()
 	p := skaldtest.NewProxy(w.t, w.server.Addr().String())
-	nc, err := nats.Connect(p.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond),
+	// A busy machine may need several tries, the first time as well.
+	nc, err := nats.Connect(p.URL(), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond),
 		nats.Timeout(500*time.Millisecond), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2))
 	require.NoError(w.t, err)
 	w.t.Cleanup(nc.Close)
+	skaldtest.Eventually(w.t, skaldtest.Timeout, nc.IsConnected)
 	js, err := jetstream.New(nc)
 	require.NoError(w.t, err)
 	return p, nc, js
