@@ -231,6 +231,39 @@ func TestRun_ServerRestartKeepsLease(t *testing.T) {
 	require.Equal(t, span(1, 6), first.seqs())
 }
 
+// deaf is a JetStream that hears no answer to its next question for a lease.
+type deaf struct {
+	jetstream.JetStream
+	next atomic.Bool
+}
+
+func (d *deaf) Consumer(ctx context.Context, stream, name string) (jetstream.Consumer, error) {
+	if strings.HasSuffix(name, "=lease") && d.next.CompareAndSwap(true, false) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return d.JetStream.Consumer(ctx, stream, name)
+}
+
+// An answer that goes down with a connection is not waited for until the lease has lapsed.
+func TestRun_LeaseOutlivesALostAnswer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.fail(keyA, 3)
+	_, js := w.connect()
+	d := &deaf{JetStream: js}
+	first := w.read(d, consumer.Options{Durable: "d"}, nil)
+	first.reach(3)
+	d.next.Store(true)
+	skaldtest.Eventually(t, skaldtest.Timeout, func() bool { return !d.next.Load() })
+	second := w.read(w.js, consumer.Options{Durable: "d"}, nil)
+	require.ErrorIs(t, second.wait(), consumer.ErrInUse)
+	w.fail(keyA, 3)
+	first.reach(6)
+	first.finish()
+	require.Equal(t, span(1, 6), first.seqs())
+}
+
 // While a durable's process is away, events behind its position are forgotten: the
 // others are not skipped.
 func TestRun_ForgetWhileAway(t *testing.T) {

@@ -21,6 +21,9 @@ const (
 	// leasePull is how long one request of the holder waits at the server, which
 	// so knows at any time whether the holder's connection lives.
 	leasePull = time.Second
+	// leaseTimeout bounds each question. One that went down with a connection is never
+	// answered, and the next has to come before the lease lapses.
+	leaseTimeout = 2 * leasePull
 	// leaseRetry is the pause between tries.
 	leaseRetry = 250 * time.Millisecond
 	// leasePatience is when a lease that does not lapse counts as held, even if
@@ -87,6 +90,8 @@ func (c *Consumer) acquire(ctx context.Context) (*lease, error) {
 // inUse returns ErrInUse if the present holder lives, as seen waited after the
 // first look.
 func (l *lease) inUse(ctx context.Context, waited time.Duration) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
 	other, err := l.c.js.Consumer(ctx, l.c.stream, l.name)
 	if err != nil {
 		return nil // it may have lapsed right now; creating it tells
@@ -98,8 +103,15 @@ func (l *lease) inUse(ctx context.Context, waited time.Duration) error {
 	return nil
 }
 
+// bounded returns a context for one question.
+func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, leaseTimeout, fmt.Errorf("no answer within %s", leaseTimeout))
+}
+
 // create makes the lease, or finds it still there.
 func (l *lease) create(ctx context.Context) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
 	workspace := bus.AdminToken
 	if l.c.o.Workspace != "" {
 		workspace = bus.Escape(l.c.o.Workspace)
@@ -155,7 +167,7 @@ func (l *lease) keep(ctx context.Context) error {
 // pull lets a request wait at the server. Its answer, that there is nothing, says
 // that the lease was alive when the request came.
 func (l *lease) pull(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, 2*leasePull, fmt.Errorf("no answer within %s", 2*leasePull))
+	ctx, cancel := bounded(ctx)
 	defer cancel()
 	body := fmt.Sprintf(`{"batch":1,"expires":%d}`, leasePull.Nanoseconds())
 	reply, err := l.c.js.Conn().RequestWithContext(ctx, bus.APIPrefix(l.c.js)+"CONSUMER.MSG.NEXT."+l.c.stream+"."+l.name, []byte(body))
@@ -172,6 +184,8 @@ func (l *lease) pull(ctx context.Context) error {
 
 // confirm returns jetstream.ErrConsumerExists if the lease is another's.
 func (l *lease) confirm(ctx context.Context) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
 	there, err := l.c.js.Consumer(ctx, l.c.stream, l.name)
 	if err == nil && there.CachedInfo().Config.Description != l.holder {
 		err = jetstream.ErrConsumerExists
