@@ -332,7 +332,7 @@ func TestAudit_RemovedWhileItLooks(t *testing.T) {
 	_, err = materializer.Audit(t.Context(), materializer.AuditOptions{
 		Conn: w.nc, JS: asked{w.js, catchUp}, Reader: r, Subjects: w.subj, TempDir: t.TempDir(),
 		Progress: func(doing string, _, _ uint64) { looks = doing == "looking again" },
-		Report: func(f materializer.Finding) error { require.True(t, f.Note, "%+v", f); return nil },
+		Report:   func(f materializer.Finding) error { require.True(t, f.Note, "%+v", f); return nil },
 	})
 	require.NoError(t, err)
 	require.Len(t, rawTable(t, b.path), 1, "it was removed meanwhile")

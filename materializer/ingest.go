@@ -58,6 +58,10 @@ func (m *Materializer) compareIngest(ctx context.Context, info *jetstream.Stream
 			continue
 		}
 		same, err := m.ingestHolds(ctx, mark)
+		if err == nil && !same {
+			// It may have been trimmed after info was asked for.
+			same, err = m.ingestBeginsAfter(ctx, mark.Seq)
+		}
 		if err != nil {
 			return err
 		}
@@ -66,6 +70,15 @@ func (m *Materializer) compareIngest(ctx context.Context, info *jetstream.Stream
 		}
 	}
 	return nil
+}
+
+// ingestBeginsAfter reports whether INGEST begins after a sequence by now.
+func (m *Materializer) ingestBeginsAfter(ctx context.Context, seq uint64) (bool, error) {
+	info, err := m.o.Streams.Ingest.Info(ctx)
+	if err != nil {
+		return false, fmt.Errorf("ask for the beginning of INGEST: %w", err)
+	}
+	return info.State.FirstSeq > seq, nil
 }
 
 // ingestHolds reports whether INGEST holds the message of a mark.

@@ -31,6 +31,33 @@ func TestIngest_PurgedBelow(t *testing.T) {
 	w.n.stop()
 }
 
+// INGEST is trimmed, by another store, between the question where it begins and the one for
+// a message that was read long ago, which is gone then. It was taken for a stream that had
+// been set back.
+func TestIngest_TrimmedWhileItIsCompared(t *testing.T) {
+	t.Parallel()
+	w := newRollback(t)
+	w.n.start(nil)
+	w.fail(alpha, "leaves a mark")
+	w.n.catchUp()
+	w.fail(alpha, "the position")
+	w.n.finish()
+	streams := w.streams
+	streams.Ingest = &answered{Stream: w.streams.Ingest, late: func(call int64) {
+		if call == 1 {
+			require.NoError(t, w.streams.Ingest.Purge(t.Context(), jetstream.WithPurgeSequence(2)))
+		}
+	}}
+	w.n.open()
+	w.n.run(streams, nil)
+	w.fail(alpha, "on")
+	w.n.catchUp()
+	require.EqualValues(t, 2, w.first(w.streams.Ingest))
+	require.Len(t, rawTable(t, w.n.path), 3)
+	require.Empty(t, w.n.wentBack())
+	w.n.stop()
+}
+
 // A purge of what nobody has read is a loss, which is reported with its range; reading
 // goes on behind it, also where nothing is left.
 func TestCrash_IngestTrimmedAboveThePosition(t *testing.T) {
