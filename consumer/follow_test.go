@@ -178,6 +178,36 @@ func TestFollow_BoundedEvents(t *testing.T) {
 	require.Equal(t, []uint64{last}, seqs(rare.seen()))
 }
 
+// While the connection is lost, what comes next leaves a bounded EVENTS. The reader's
+// JetStream consumer is still there and has nothing left to send: that was taken for
+// having sent all. A follower gets it from the table, a consumer is told.
+func TestFollow_LeftWhileCutOff(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.serveTable(w.store)
+	w.bound(func(c *jetstream.StreamConfig) { c.MaxMsgs, c.Discard = 150, jetstream.DiscardOld })
+	w.fail(keyB, 1)
+	p, _, js := w.proxied()
+	f := w.follow(js, consumer.FollowOptions{Workspace: keyB.Workspace, Session: keyB.Session, From: from(0)}, 1_000_000, nil)
+	r := w.read(js, consumer.Options{Workspace: keyB.Workspace, Session: keyB.Session}, nil)
+	f.reach(1)
+	r.reach(1)
+	skaldtest.Eventually(t, skaldtest.Timeout, func() bool { return len(w.consumers()) == 2 }, "both wait for what comes")
+	p.Refuse(true)
+	w.fail(keyB, 5)
+	w.catchUp()
+	for range 4 { // in pieces that a materializer may have at hand
+		w.fail(keyA, 50)
+		w.catchUp()
+	}
+	p.Refuse(false)
+	f.reach(206)
+	require.Equal(t, span(1, 6), seqs(f.seen()))
+	f.finish()
+	require.ErrorIs(t, r.wait(), bus.ErrCursorGone)
+	require.Equal(t, span(1, 1), r.seqs())
+}
+
 // A follower that falls far behind while it reads EVENTS goes over to pages, and
 // comes back.
 func TestFollow_FallsBehind(t *testing.T) {

@@ -20,10 +20,12 @@ type quiet struct {
 	received   uint64    // what had come by then
 	reconnects uint64    // how often the connection had come back by then
 	missing    bool      // the server had sent more than had come
+	unbroken   uint64    // as reconnects, when it was known that nothing was left to come
 }
 
 func (f *reading) newQuiet(s *source) *quiet {
-	return &quiet{f: f, s: s, reconnects: f.c.js.Conn().Stats().Reconnects}
+	reconnects := f.c.js.Conn().Stats().Reconnects
+	return &quiet{f: f, s: s, reconnects: reconnects, unbroken: reconnects}
 }
 
 // check asks the server if there was an occasion to, or none for a while. It
@@ -69,15 +71,40 @@ func (q *quiet) check(ctx context.Context) error {
 		q.missing = true
 	default:
 		q.missing = false
-		if info.NumPending == 0 {
-			q.f.known = max(q.f.known, v.last)
-			// Without this a reader of rare events would find its place gone after
-			// a restart, where EVENTS is bounded. On a replica that lags there may
-			// be something for us before v.last yet.
-			if v.single && v.last > q.f.c.Cursor().Seq {
-				q.f.c.advance(v.last, func(*Stats) {})
-			}
+		if info.NumPending > 0 {
+			return nil
+		}
+		if err := q.left(ctx, v, reconnects != q.unbroken); err != nil {
+			return err
+		}
+		q.unbroken = reconnects
+		q.f.known = max(q.f.known, v.last)
+		// Without this a reader of rare events would find its place gone after
+		// a restart, where EVENTS is bounded. On a replica that lags there may
+		// be something for us before v.last yet.
+		if v.single && v.last > q.f.c.Cursor().Seq {
+			q.f.c.advance(v.last, func(*Stats) {})
 		}
 	}
 	return nil
+}
+
+// left returns an error if nothing is left to come since it has left a bounded EVENTS
+// before it was sent: nothing is sent to a connection that is lost. While that is there
+// everything is sent as it comes, and who waits for rare events is not concerned; but to
+// look into the table costs little.
+func (q *quiet) left(ctx context.Context, v view, cut bool) error {
+	if !v.bounded || q.f.table == nil && !cut {
+		return nil
+	}
+	now, err := q.f.c.look(ctx) // after the consumer's numbers
+	switch {
+	case err != nil:
+		return err
+	case !q.f.gone(now):
+		return nil
+	case q.f.table != nil:
+		return errFarBehind
+	}
+	return final{now.misplaced(bus.ErrCursorGone, bus.Cursor{Epoch: now.epoch, Seq: q.f.known})}
 }
