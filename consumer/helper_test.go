@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -164,26 +165,35 @@ func (w *world) connect() (*nats.Conn, jetstream.JetStream) {
 	return skaldtest.Connect(w.t, w.server)
 }
 
-// consumers lists the names of EVENTS' consumers.
+// consumers lists the names of EVENTS' consumers, but for those through which a
+// materializer follows, which come and go.
 func (w *world) consumers() []string {
+	w.t.Helper()
+	return w.consumersBut("materializer")
+}
+
+// consumersBut leaves out those whose description begins so.
+func (w *world) consumersBut(description string) []string {
 	w.t.Helper()
 	s, err := w.js.Stream(w.t.Context(), w.subj.EventsStream())
 	require.NoError(w.t, err)
-	names := s.ConsumerNames(w.t.Context())
+	all := s.ListConsumers(w.t.Context())
 	var out []string
-	for name := range names.Name() {
-		out = append(out, name)
+	for info := range all.Info() {
+		if !strings.HasPrefix(info.Config.Description, description) {
+			out = append(out, info.Name)
+		}
 	}
-	require.NoError(w.t, names.Err())
+	require.NoError(w.t, all.Err())
 	slices.Sort(out)
 	return out
 }
 
-// deleteConsumers deletes those of EVENTS' consumers that are chosen. The materializer's
-// own may be gone by then.
+// deleteConsumers deletes those of EVENTS' consumers that are chosen, a materializer's as
+// well, which may be gone by then.
 func (w *world) deleteConsumers(chosen func(name string) bool) {
 	w.t.Helper()
-	for _, name := range w.consumers() {
+	for _, name := range w.consumersBut("none") {
 		if !chosen(name) {
 			continue
 		}
