@@ -2,6 +2,7 @@ package skaldtest
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"time"
@@ -41,6 +42,12 @@ func ServerWith(t testing.TB, o natsd.Options) *natsd.Server {
 		o.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	}
 	s, err := natsd.Start(t.Context(), o)
+	for end := time.Now().Add(Timeout); errors.Is(err, natsd.ErrListen) && time.Now().Before(end); {
+		// A process that is being started has the sockets of this one for a moment, also
+		// that of the server before, which is closed.
+		time.Sleep(tick)
+		s, err = natsd.Start(t.Context(), o)
+	}
 	require.NoError(t, err)
 	t.Cleanup(s.Shutdown)
 	return s
