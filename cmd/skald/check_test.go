@@ -4,7 +4,6 @@ package main
 
 import (
 	"encoding/json"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -119,10 +118,7 @@ func TestCheck_StoreLocked(t *testing.T) {
 // was given.
 func TestCheck_NoServe(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := "http://me:pa55word@" + l.Addr().String()
-	require.NoError(t, l.Close())
+	address := "http://me:pa55word@" + skaldtest.FreeAddress(t)
 	r := cli("check", "--url", address)
 	require.Equal(t, 2, r.code)
 	require.Contains(t, r.stdout, "SKALD CRITICAL - serve: ask http://me:xxxxx@")

@@ -126,11 +126,10 @@ func TestServe_Killed(t *testing.T) {
 // given up with Ctrl-C.
 func TestServe_WaitsForTheServer(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr := skaldtest.FreeAddress(t)
+	_, port, err := net.SplitHostPort(addr)
 	require.NoError(t, err)
-	addr := l.Addr().(*net.TCPAddr)
-	l.Close() // its port is free, and likely to stay so for a moment
-	args := []string{"serve", "--server", "nats://me:pa55word@" + addr.String(), "--http", "127.0.0.1:0", "--ingest-max-bytes", "100000000"}
+	args := []string{"serve", "--server", "nats://me:pa55word@" + addr, "--http", "127.0.0.1:0", "--ingest-max-bytes", "100000000"}
 	given := command(t, append(args, "--data", t.TempDir())...)
 	given.start()
 	given.says("NATS is not ready yet")
@@ -140,7 +139,7 @@ func TestServe_WaitsForTheServer(t *testing.T) {
 	p := command(t, append(args, "--data", t.TempDir())...)
 	p.start()
 	p.says("NATS is not ready yet")
-	server := exec.Command(skaldtest.NATSServerBinary(t), "-a", "127.0.0.1", "-p", fmt.Sprint(addr.Port), "-js", "-sd", t.TempDir())
+	server := exec.Command(skaldtest.NATSServerBinary(t), "-a", "127.0.0.1", "-p", port, "-js", "-sd", t.TempDir())
 	require.NoError(t, server.Start())
 	t.Cleanup(func() {
 		server.Process.Kill()

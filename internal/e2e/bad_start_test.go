@@ -186,10 +186,8 @@ func TestBadInput_NATSServer(t *testing.T) {
 	require.Len(t, s.same(t, "w"), 1)
 
 	// Where nothing answers, serve says so and waits, and can be stopped; commands end.
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	nowhere := "nats://me:pa55word@" + free.Addr().String()
-	require.NoError(t, free.Close())
+	free := skaldtest.FreeAddress(t)
+	nowhere := "nats://me:pa55word@" + free
 	cmd := exec.Command(skaldtest.Binary(t), "serve", "--data", t.TempDir(), "--server", nowhere, "--http", "127.0.0.1:0")
 	cmd.Env = environment()
 	p, err := spawn(cmd)
@@ -201,7 +199,7 @@ func TestBadInput_NATSServer(t *testing.T) {
 	require.NotContains(t, p.text(), "pa55word")
 	for _, args := range []string{"status", "events", "publish --session s --body {\"activity\":{}}", "forget --workspace w s"} {
 		r := skald(t, "", append(strings.Fields(args), "--server", nowhere)...)
-		r.fails(t, 1, "not available at the moment", free.Addr().String(), "check that the server runs, the host and the port")
+		r.fails(t, 1, "not available at the moment", free, "check that the server runs, the host and the port")
 		require.NotContains(t, r.stderr, "pa55word")
 	}
 	for _, args := range []string{"status", "events"} { // a server on which no bus is
@@ -210,7 +208,7 @@ func TestBadInput_NATSServer(t *testing.T) {
 	}
 	skald(t, "", "publish", "--session", "s", "--body", `{"activity":{}}`, "--server", plain.ClientURL()).
 		fails(t, 1, "no stream takes it, has skald serve run on this server, with this prefix?")
-	skald(t, "", "status", "--url", "http://"+free.Addr().String()).fails(t, 1, "not available at the moment", "is skald serve running there")
+	skald(t, "", "status", "--url", "http://"+free).fails(t, 1, "not available at the moment", "is skald serve running there")
 }
 
 // greeting is the address of something that greets as a NATS server of the version
