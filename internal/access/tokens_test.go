@@ -84,7 +84,7 @@ func TestTokens_Run(t *testing.T) {
 	b, lineB, err := access.New("b", []string{"w"})
 	require.NoError(t, err)
 	write := func(lines ...string) {
-		require.NoError(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600))
+		skaldtest.ReplaceFile(t, path, []byte(strings.Join(lines, "\n")))
 	}
 	write(string(lineA))
 	tokens, err := access.Open(path, nil)

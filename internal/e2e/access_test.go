@@ -58,7 +58,7 @@ func TestAccess_Tokens(t *testing.T) {
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	lines := strings.SplitAfter(string(text), "\n")
-	require.NoError(t, os.WriteFile(file, []byte(lines[1]), 0o600))
+	skaldtest.ReplaceFile(t, file, []byte(lines[1]))
 	s.signal(t, syscall.SIGHUP)
 	require.ErrorContains(t, one.read(2, time.Minute), "unauthorized", "its stream ends")
 	events(acme).fails(t, 1, "a known token is needed")

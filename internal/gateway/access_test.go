@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -58,7 +57,7 @@ func startGuarded(t *testing.T) *guarded {
 
 func (g *guarded) write(t *testing.T, lines ...[]byte) {
 	t.Helper()
-	require.NoError(t, os.WriteFile(g.file, append(bytes.Join(lines, []byte("\n")), '\n'), 0o600))
+	skaldtest.ReplaceFile(t, g.file, append(bytes.Join(lines, []byte("\n")), '\n'))
 }
 
 func (g *guarded) url(path string) string {
