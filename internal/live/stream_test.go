@@ -79,8 +79,9 @@ func TestHub_ReadsOncePerCommit(t *testing.T) {
 	}
 	s := w.follow(store.PageQuery{})
 	defer s.Close()
+	join(t, s)
 	// All are on the hub, which was at the end, without having read the table.
-	skaldtest.Eventually(t, skaldtest.Timeout, func() bool { return w.hub.Stats().Readers == 1000 })
+	skaldtest.Eventually(t, skaldtest.Timeout, func() bool { return w.hub.Stats().Readers == 1001 })
 	require.Zero(t, w.hub.Stats().Pages)
 	for i := range 20 {
 		require.NoError(t, w.put(key("w", "a")))
@@ -103,6 +104,7 @@ func TestStream_Behind(t *testing.T) {
 	defer quick.Close()
 	// On the hub before anything comes; a reader that comes later pages first.
 	join(t, slow)
+	join(t, quick)
 	require.NoError(t, w.put(key("w", "a")))
 	got := next(t, slow, 1)
 	require.Equal(t, []uint64{1}, next(t, quick, 1))
@@ -213,6 +215,11 @@ func TestStream_EqualsTable(t *testing.T) {
 	var writer, readers sync.WaitGroup
 	done := make(chan struct{})
 	seed := r.Uint64()
+	// One is on the hub and takes nothing while the others are at it.
+	from := w.latest()
+	slowest := w.follow(store.PageQuery{After: &bus.Cursor{Seq: from}})
+	defer slowest.Close()
+	join(t, slowest)
 	writer.Go(func() {
 		r := rand.New(rand.NewPCG(seed, 1))
 		for range 400 {
@@ -266,7 +273,10 @@ func TestStream_EqualsTable(t *testing.T) {
 		}
 	}
 	t.Logf("%d streams, %+v", n, w.hub.Stats())
-	require.NotZero(t, w.hub.Stats().Behind, "some readers were slow")
+	require.NotZero(t, w.hub.Stats().Behind, "one at least was slow")
+	for i, seq := range next(t, slowest, len(table)-int(from)) {
+		require.Equal(t, from+uint64(i)+1, seq)
+	}
 }
 
 // read follows a random query for a random number of turns; to is the last number that
