@@ -1,14 +1,17 @@
 package gateway_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -158,7 +161,9 @@ func TestStream_Cursors(t *testing.T) {
 // comment now and then, and an id on events only. What the client of a stream needs to
 // know of proxies and epochs is in the headers.
 func TestStream_Frames(t *testing.T) {
-	w := startWorld(t, gateway.Options{}.Hurried(20*time.Millisecond, 0, 100*time.Millisecond, 0), api.Options{})
+	// A busy machine has to read a request within that, too.
+	const comment, read = 20 * time.Millisecond, time.Second
+	w := startWorld(t, gateway.Options{}.Hurried(comment, 0, read, 0), api.Options{})
 	for proto, c := range clients(t) {
 		quiet := open(t, c, w.URL()+"/api/v1/events?workspace_id=none")
 		s := open(t, c, w.URL()+"/api/v1/events?after_seq=0", "Accept-Encoding", "gzip, br")
@@ -187,7 +192,7 @@ func TestStream_Frames(t *testing.T) {
 		// It goes on beyond the time that a request may take to be read.
 		raw := make([]byte, 1)
 		var text strings.Builder
-		for strings.Count(text.String(), ": \n\n") < 12 {
+		for strings.Count(text.String(), ": \n\n") < int(read/comment)+10 {
 			n, err := quiet.Body.Read(raw)
 			require.NoError(t, err)
 			text.Write(raw[:n])
@@ -203,7 +208,7 @@ func TestStream_Frames(t *testing.T) {
 // One that takes nothing is cut off when its time is over, and holds nobody up; it has
 // nothing of what others got later, and resumes.
 func TestStream_StuckReader(t *testing.T) {
-	w := startWorld(t, gateway.Options{}.Hurried(0, 300*time.Millisecond, 0, 0), api.Options{})
+	w := startWorld(t, gateway.Options{}.Hurried(0, time.Second, 0, 0), api.Options{})
 	stuck, err := net.Dial("tcp", w.Addr())
 	require.NoError(t, err)
 	defer stuck.Close()
@@ -212,14 +217,13 @@ func TestStream_StuckReader(t *testing.T) {
 	c := clients(t)["HTTP/1.1"]
 	s := open(t, c, w.URL()+"/api/v1/events")
 	skaldtest.Eventually(t, skaldtest.Timeout, func() bool { return w.hub.Stats().Readers == 2 })
-	first := w.pos.EventsSeq
-	for w.Streams() == 2 {
+	for range 300 { // 30 MB do not fit into a socket
 		w.put("w", 100_000)
 		e, err := s.Next()
 		require.NoError(t, err)
 		require.Equal(t, fmt.Sprint(w.pos.EventsSeq), e.ID)
-		require.Less(t, w.pos.EventsSeq, first+2000, "200 MB do not fit into a socket")
 	}
+	skaldtest.Eventually(t, skaldtest.Timeout, func() bool { return w.Streams() == 1 }, "it is cut off")
 	require.Equal(t, int64(1), w.CutOff())
 	require.NoError(t, stuck.SetReadDeadline(time.Now().Add(skaldtest.Timeout)))
 	d := sse.NewDecoder(stuck)
@@ -293,36 +297,44 @@ func (w *world) breakTable(fn func()) {
 	require.NoError(w.t, err)
 }
 
-// Stopping ends streams cleanly and at once, one whose client takes nothing too.
+// Stopping ends streams cleanly and at once, one whose client takes nothing too: none
+// is there to be cut off when the time for stopping is over.
 func TestRun_StopsStreams(t *testing.T) {
-	w := startWorld(t, gateway.Options{}, api.Options{})
+	var log bytes.Buffer
+	w := startWorld(t, gateway.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, api.Options{})
 	stuck, err := net.Dial("tcp", w.Addr())
 	require.NoError(t, err)
 	defer stuck.Close()
 	require.NoError(t, stuck.(*net.TCPConn).SetReadBuffer(4096))
+	const facts = 60
 	_, err = io.WriteString(stuck, "GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")
 	require.NoError(t, err)
 	ends := make(chan error, 20)
+	var caughtUp sync.WaitGroup // a client that is slow on a busy machine is no clean end
+	caughtUp.Add(cap(ends))
 	for _, c := range clients(t) {
 		for range 10 {
 			s := open(t, c, w.URL()+"/api/v1/events")
 			go func() {
-				for {
+				for n := 1; ; n++ {
 					if _, err := s.Next(); err != nil {
 						ends <- err
 						return
+					}
+					if n == facts {
+						caughtUp.Done()
 					}
 				}
 			}()
 		}
 	}
 	skaldtest.Eventually(t, skaldtest.Timeout, func() bool { return w.hub.Stats().Readers == 21 })
-	for range 60 {
+	for range facts {
 		w.put("w", 100_000)
 	}
-	begun := time.Now()
+	caughtUp.Wait()
 	w.stop()
-	require.Less(t, time.Since(begun), 4*time.Second, "not cut off after stopTimeout")
+	require.NotContains(t, log.String(), "cut off")
 	for range 20 {
 		require.Equal(t, io.EOF, <-ends, "a clean end")
 	}
