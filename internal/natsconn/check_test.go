@@ -13,10 +13,12 @@ import (
 	natsserver "github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/skaldbus/skald/bus"
 	"github.com/skaldbus/skald/internal/natsconn"
+	"github.com/skaldbus/skald/internal/skaldtest"
 )
 
 func streams(t *testing.T, nc *nats.Conn) jetstream.JetStream {
@@ -141,20 +143,25 @@ func TestPermission(t *testing.T) {
 	require.NoError(t, natsconn.Explain(nc, nil))
 	require.Equal(t, nats.ErrTimeout, natsconn.Explain(nc, nats.ErrTimeout)) // nothing was refused
 
+	began := time.Now()
 	for range 3 {
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		_, err := js.Publish(ctx, "skald.in.B.s.error", nil)
-		cancel()
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		err = natsconn.Explain(nc, err)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorIs(t, err, natsconn.ErrPermission)
-		require.ErrorIs(t, err, nats.ErrPermissionViolation)
-		var denied *natsconn.PermissionError
-		require.ErrorAs(t, err, &denied)
-		require.Equal(t, natsconn.PermissionError{Op: "publish", Subject: "skald.in.B.s.error"}, *denied)
+		// The refusal comes by itself, on a busy machine after a short time-out.
+		skaldtest.EventuallyWith(t, patience, func(c *assert.CollectT) {
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			_, err := js.Publish(ctx, "skald.in.B.s.error", nil)
+			require.ErrorIs(c, err, context.DeadlineExceeded)
+			err = natsconn.Explain(nc, err)
+			require.ErrorIs(c, err, context.DeadlineExceeded)
+			require.ErrorIs(c, err, natsconn.ErrPermission)
+			require.ErrorIs(c, err, nats.ErrPermissionViolation)
+			var denied *natsconn.PermissionError
+			require.ErrorAs(c, err, &denied)
+			require.Equal(c, natsconn.PermissionError{Op: "publish", Subject: "skald.in.B.s.error"}, *denied)
+		})
 	}
-	eventually(t, func() bool { return l.count("op=publish subject=skald.in.B.s.error") == 1 })
+	last := time.Now()
+	eventually(t, func() bool { return l.count("op=publish subject=skald.in.B.s.error") > 0 })
 
 	_, err := nc.QueueSubscribeSync("skald.ev.>", "readers")
 	require.NoError(t, err)
@@ -169,5 +176,5 @@ func TestPermission(t *testing.T) {
 	var denied *natsconn.PermissionError
 	require.ErrorAs(t, err, &denied)
 	require.Equal(t, "$JS.API.INFO", denied.Subject)
-	require.Equal(t, 1, l.count("op=publish subject=skald.in.B.s.error"))
+	require.LessOrEqual(t, l.count("op=publish subject=skald.in.B.s.error"), lines(last.Sub(began)))
 }
