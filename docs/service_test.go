@@ -46,12 +46,12 @@ func TestService(t *testing.T) {
 		m, err := nc.Request("$SRV.INFO."+service.Name, nil, time.Second)
 		return err == nil && json.Unmarshal(m.Data, &info) == nil &&
 			slices.ContainsFunc(info.Endpoints, func(e micro.EndpointInfo) bool { return e.Name == "op-status" }) // the last to be added
-	}, 10*time.Second, 5*time.Millisecond)
+	}, skaldtest.Timeout, 5*time.Millisecond)
 	for _, e := range info.Endpoints {
 		shown := strings.Replace(strings.Replace(e.Subject, "*", "<workspace>", 1), "*", "<session>", 1)
 		row := p.row("## NATS service", 0, shown)
 		// A parameter that is not known is answered with the list of those that are.
-		m, err := nc.Request(strings.ReplaceAll(e.Subject, "*", "x"), []byte(`{"x":"1"}`), 5*time.Second)
+		m, err := nc.Request(strings.ReplaceAll(e.Subject, "*", "x"), []byte(`{"x":"1"}`), skaldtest.Timeout)
 		require.NoError(t, err)
 		f, ok := api.ParseFailure(400, m.Data)
 		require.True(t, ok, "%s: %s", e.Subject, m.Data)
