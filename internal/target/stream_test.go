@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,16 +21,13 @@ import (
 var errDone = errors.New("done")
 
 // script is a gateway of which each request for a stream is answered by the next of
-// these; pages end at number 3.
+// these, or again by the last; pages end at number 3.
 func script(t *testing.T, answers ...http.HandlerFunc) target.Target {
 	t.Helper()
-	streams := make(chan http.HandlerFunc, len(answers))
-	for _, a := range answers {
-		streams <- a
-	}
+	var asked atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Accept") == "text/event-stream" {
-			(<-streams)(w, r)
+			answers[min(int(asked.Add(1)), len(answers))-1](w, r)
 			return
 		}
 		switch after := r.URL.Query().Get("after_seq"); after {
@@ -72,9 +70,15 @@ func frame(seq int) string { return fmt.Sprintf("id: %d\nevent: error\ndata: %s\
 // collect follows until the event of that number has come, or it ends.
 func collect(t *testing.T, d target.Target, p api.Params, last uint64) (got []uint64, at bus.Cursor, troubles int, err error) {
 	t.Helper()
+	return collectWithin(t, d, skaldtest.Timeout, p, last)
+}
+
+// collectWithin is collect where streams have to begin within so long.
+func collectWithin(t *testing.T, d target.Target, begins time.Duration, p api.Params, last uint64) (got []uint64, at bus.Cursor, troubles int, err error) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), skaldtest.Timeout)
 	defer cancel()
-	at, err = target.FollowImpatiently(ctx, d, 200*time.Millisecond, p, func(_ []byte, at bus.Cursor) error {
+	at, err = target.FollowImpatiently(ctx, d, begins, p, func(_ []byte, at bus.Cursor) error {
 		if got = append(got, at.Seq); at.Seq == last {
 			return errDone
 		}
@@ -112,7 +116,7 @@ func TestFollow_FromNow(t *testing.T) {
 func TestFollow_HeldBack(t *testing.T) {
 	held := func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	d := script(t, held, held, sends(t, "e1:3", frame(4)))
-	got, _, _, err := collect(t, d, api.Params{api.ParamAfterSeq: {"2"}}, 4)
+	got, _, _, err := collectWithin(t, d, 200*time.Millisecond, api.Params{api.ParamAfterSeq: {"2"}}, 4)
 	require.ErrorIs(t, err, errDone)
 	require.Equal(t, []uint64{3, 4}, got)
 }
