@@ -86,6 +86,7 @@ func TestMetrics(t *testing.T) {
 	defer open.Body.Close()
 	p.figure("skald_stream_readers_live", 1)
 	p.figure("skald_ingest_last_sequence", 6) // as the watcher saw it
+	p.figure("skald_events_last_sequence", 2) // perhaps in its next look
 	p.figure("skald_lag_messages", 0)
 
 	text := p.get("/metrics")
