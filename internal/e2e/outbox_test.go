@@ -99,31 +99,42 @@ func TestOutbox_JetStreamSetBack(t *testing.T) {
 	require.DirExists(t, live)
 	p := publishing(t, "--server", f.url(), "--outbox", filepath.Join(t.TempDir(), "outbox"), "--wait", "materialized")
 	const n, times = 10_000, 3
+	const part = n / (2*times + 2)
 	all := texts(n)
+	// It is always in the middle of something, and never so far that a copy holds all that
+	// there will be to lose.
+	upTo := make(chan int, 2*times+1)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		io.WriteString(p.stdin, joined("s", all, anonymous)) //nolint:errcheck // the acknowledgements tell
+		at := 0
+		for end := range upTo {
+			io.WriteString(p.stdin, joined("s", all[at:end], anonymous)) //nolint:errcheck // the acknowledgements tell
+			at = end
+		}
 		p.stdin.Close()
 	})
 	reached := func(acks int) {
 		t.Helper()
+		upTo <- acks + part/2
 		skaldtest.Eventually(t, 2*patience, func() bool { return len(p.acks()) >= acks || !p.running() }, fmt.Sprint(acks, " acknowledgements"))
 		require.True(t, p.running() || len(p.acks()) >= acks, p.said())
 	}
 	for i := range times {
 		// A copy of a server that was killed, as a snapshot of the disk has it.
-		reached((2*i + 1) * n / (2*times + 2))
+		reached((2*i + 1) * part)
 		kill(f.s.process)
 		copied := filepath.Join(t.TempDir(), "copy")
 		require.NoError(t, os.CopyFS(copied, os.DirFS(live)))
 		f.startDegraded()
-		reached((2*i + 2) * n / (2*times + 2))
+		reached((2*i + 2) * part)
 		kill(f.s.process)
 		require.NoError(t, os.RemoveAll(live))
 		require.NoError(t, os.CopyFS(live, os.DirFS(copied)))
 		f.startDegraded()
 		skaldtest.Eventually(t, patience, func() bool { return strings.Contains(f.s.text(), `"reason":"ingest_rolled_back"`) }, "it has lost something")
 	}
+	upTo <- n
+	close(upTo)
 	wg.Wait()
 	require.Zero(t, p.ends(t), p.said())
 	require.Equal(t, all, f.messages("s"))
@@ -179,7 +190,11 @@ func TestB06_Interrupted(t *testing.T) {
 	// A second one does not wait for a broker that does not answer.
 	p := publishing(t, "--server", f.url())
 	go func() {
-		io.WriteString(p.stdin, joined("twice", texts(20_000), line)) //nolint:errcheck // it is interrupted
+		for n := 0; ; n++ { // lines do not end before it is interrupted
+			if _, err := io.WriteString(p.stdin, line("twice", fmt.Sprint("m", n))); err != nil {
+				return
+			}
+		}
 	}()
 	skaldtest.Eventually(t, patience, func() bool { return len(p.acks()) > 0 })
 	f.s.signal(t, syscall.SIGSTOP) // with lines on their way
