@@ -53,6 +53,7 @@ func browse(t *testing.T, address string, width, height int64) *tab {
 	path := skaldtest.NeedProgram(t, "chromium")
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()),
+		chromedp.WSURLReadTimeout(patience),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
 	)
 	ctx, stop := chromedp.NewExecAllocator(context.Background(), options...)

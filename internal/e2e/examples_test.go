@@ -48,6 +48,8 @@ func TestExamples_Go(t *testing.T) {
 	require.Equal(t, 0, worker.code, worker.text())
 
 	skaldtest.Eventually(t, patience, func() bool { return len(s.same(t, "acme")) == 2*turns })
+	// Its cursor may have been at the end.
+	s.worker(t).put(ingestSubject("acme", "later", "error"), nil, failed("later"))
 	rows := s.same(t, "acme")
 	again := read()
 	awaitFacts(t, again, 1)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/skaldbus/skald/internal/skaldtest"
@@ -60,7 +61,8 @@ func TestTenants_Added(t *testing.T) {
 	reload(1)
 	require.Len(t, reaches(), 6, "one reload is enough: say so in docs/deploy.md and docs/tenants.md")
 	reload(2)
-	require.Empty(t, reaches())
+	// The nodes tell each other by and by.
+	skaldtest.EventuallyWith(t, patience, func(c *assert.CollectT) { require.Empty(c, reaches()) })
 	w.honest.put(ingestSubject("glo.bex", "s", "error"), nil, failed("after"))
 	w.s.settle(t)
 }
