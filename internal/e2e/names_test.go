@@ -204,9 +204,7 @@ authorization { users: [
 		require.Equal(t, http.StatusBadRequest, r.Status, token)
 		require.Equal(t, "workspace_id", r.Parameter, token)
 	}
-	info, err := s.js(t).Stream(t.Context(), "SKALD_EVENTS")
-	require.NoError(t, err)
-	require.Zero(t, info.CachedInfo().State.Consumers, "pages need no consumer")
+	require.Empty(t, s.readersConsumers(t), "pages need no consumer")
 }
 
 // as is the server as another user sees it over NATS.

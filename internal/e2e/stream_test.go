@@ -168,15 +168,21 @@ func TestB33_SlowReader(t *testing.T) {
 	}
 }
 
-// sockets counts the open files of a process; where the system does not tell it is 0.
-func sockets(t *testing.T, pid int) int {
+// sockets counts the open sockets of a process; where the system does not tell it is 0.
+func sockets(t *testing.T, pid int) (n int) {
 	t.Helper()
-	list, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	dir := fmt.Sprintf("/proc/%d/fd/", pid)
+	list, err := os.ReadDir(dir)
 	if os.IsNotExist(err) {
 		return 0
 	}
 	require.NoError(t, err)
-	return len(list)
+	for _, e := range list {
+		if to, err := os.Readlink(dir + e.Name()); err == nil && strings.HasPrefix(to, "socket:") {
+			n++
+		}
+	}
+	return n
 }
 
 // Stopping waited for event streams, which never end. Here clients see a clean end at
@@ -232,28 +238,31 @@ func TestB39_NoConsumersLeft(t *testing.T) {
 	s := serve(t, t.TempDir())
 	s.load(t, "w", 100, 0, 10)
 	s.settle(t)
-	before := s.countConsumers(t)
 	for range scaled(40, 250) {
 		a, b := s.follow(t, nil, "0"), s.follow(t, url.Values{"workspace_id": {"none"}}, "")
 		a.need(t, 100)
 		a.close()
 		b.close()
 	}
-	require.Equal(t, before, s.countConsumers(t))
+	require.Empty(t, s.readersConsumers(t))
 }
 
-// countConsumers counts those of both streams.
-func (s *server) countConsumers(t *testing.T) int {
+// readersConsumers names those of both streams that are not the materializer's own: of
+// these there are more for a while when it was cut off, on a busy machine also by itself.
+func (s *server) readersConsumers(t *testing.T) (names []string) {
 	t.Helper()
-	n := 0
 	for _, name := range []string{"SKALD_INGEST", "SKALD_EVENTS"} {
 		stream, err := s.js(t).Stream(t.Context(), name)
 		require.NoError(t, err)
-		for range stream.ListConsumers(t.Context()).Info() {
-			n++
+		list := stream.ListConsumers(t.Context())
+		for c := range list.Info() {
+			if !strings.HasPrefix(c.Config.Description, "materializer") {
+				names = append(names, c.Name)
+			}
 		}
+		require.NoError(t, list.Err())
 	}
-	return n
+	return names
 }
 
 // A wildcard in a filter was pasted into a subject and read everyone's events. Here a
@@ -264,7 +273,6 @@ func TestB42_WildcardFilters(t *testing.T) {
 	s.load(t, "other", 10, 0, 10)
 	s.load(t, "acme", 1, 0, 10)
 	s.settle(t)
-	before := s.countConsumers(t)
 	for _, id := range []string{"*", ">", "acme.>", "other.s1", "%", "_", "../other", "..%2Fother", "oth*", "OTHER", ""} {
 		for _, name := range []string{"workspace_id", "session_id", "type"} {
 			q := url.Values{name: {id}}
@@ -287,7 +295,7 @@ func TestB42_WildcardFilters(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, before, s.countConsumers(t))
+	require.Empty(t, s.readersConsumers(t))
 }
 
 // A line break in a worker's text ended its line, and the rest was read as fields: it
