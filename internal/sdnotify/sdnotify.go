@@ -12,6 +12,10 @@ import (
 	"time"
 )
 
+// sendTimeout is how long systemd may take to make room for a state: it reads them at once
+// unless the whole machine is stuck, and nothing is to wait for that, stopping least.
+const sendTimeout = time.Second
+
 // ErrEnvironment: a variable that systemd sets can not be understood.
 var ErrEnvironment = errors.New("environment of systemd")
 
@@ -98,6 +102,9 @@ func (n *Notifier) send(state string) error {
 		return fmt.Errorf("notify systemd: %w", err)
 	}
 	defer c.Close()
+	if err := c.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
+		return fmt.Errorf("notify systemd: %w", err)
+	}
 	if _, err := c.Write([]byte(state)); err != nil {
 		return fmt.Errorf("notify systemd: %w", err)
 	}

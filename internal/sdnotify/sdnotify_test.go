@@ -3,12 +3,15 @@
 package sdnotify_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"net"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -61,6 +64,34 @@ func TestRun(t *testing.T) {
 	cancel()
 	require.NoError(t, <-done)
 	require.Equal(t, "STOPPING=1", next(), "nothing since it fell ill")
+}
+
+// A systemd that reads nothing holds nobody up: what it is not told is logged, and the
+// service stops.
+func TestRun_NobodyReads(t *testing.T) {
+	listen(t)
+	t.Setenv("WATCHDOG_USEC", "20000")
+	n, err := sdnotify.New()
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var log bytes.Buffer
+	done := make(chan error)
+	full := make(chan struct{})
+	go func() {
+		l := slog.New(slog.NewTextHandler(&log, nil))
+		is := sync.OnceFunc(func() { close(full) })
+		done <- n.Run(ctx, l, func(context.Context) error {
+			if strings.Contains(log.String(), "no sign of life") {
+				is()
+				<-ctx.Done()
+			}
+			return nil
+		})
+	}()
+	<-full // of signs of life
+	cancel()
+	require.NoError(t, <-done)
+	require.Contains(t, log.String(), "systemd was not told")
 }
 
 // Without a socket, or with another process' watchdog, there is nothing to say.
