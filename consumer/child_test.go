@@ -10,6 +10,7 @@ import (
 
 	"github.com/skaldbus/skald/bus"
 	"github.com/skaldbus/skald/consumer"
+	"github.com/skaldbus/skald/internal/skaldtest"
 )
 
 // The environment of a process that reads until it is killed: its durable, and the
@@ -21,7 +22,7 @@ const (
 
 func child() int {
 	err := func() error {
-		nc, err := nats.Connect(os.Getenv(envServer), nats.MaxReconnects(-1))
+		nc, err := nats.Connect(os.Getenv(envServer), nats.MaxReconnects(-1), nats.Timeout(skaldtest.Timeout))
 		if err != nil {
 			return err
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/skaldbus/skald/internal/api"
 	"github.com/skaldbus/skald/internal/natsd"
 	"github.com/skaldbus/skald/internal/service"
+	"github.com/skaldbus/skald/internal/skaldtest"
 	"github.com/skaldbus/skald/materializer"
 	"github.com/skaldbus/skald/materializer/store"
 )
@@ -33,7 +34,7 @@ func exampleBus() (js jetstream.JetStream, subjects bus.Subjects, done func()) {
 	must(err)
 	server, err := natsd.Start(ctx, natsd.Options{Dir: filepath.Join(dir, "jetstream"), Listen: "127.0.0.1:0", SyncInterval: time.Minute})
 	must(err)
-	nc, err := nats.Connect(server.ClientURL())
+	nc, err := nats.Connect(server.ClientURL(), nats.Timeout(skaldtest.Timeout))
 	must(err)
 	js, err = jetstream.New(nc)
 	must(err)

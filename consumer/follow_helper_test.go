@@ -27,7 +27,7 @@ import (
 // the test ends.
 func (w *world) serveTable(st *store.Store) (stop func()) {
 	w.t.Helper()
-	nc, err := nats.Connect(w.server.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	nc, err := nats.Connect(w.server.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.Timeout(skaldtest.Timeout))
 	require.NoError(w.t, err)
 	js, err := jetstream.New(nc)
 	require.NoError(w.t, err)
@@ -60,7 +60,7 @@ func (w *world) second() (st *store.Store, stop func()) {
 	require.NoError(w.t, err)
 	w.t.Cleanup(func() { require.NoError(w.t, st.Close()) })
 	require.NoError(w.t, st.Adopt(w.t.Context(), store.Bus{Epoch: w.streams.Epoch, IngestID: w.streams.IngestID}))
-	nc, err := nats.Connect(w.server.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	nc, err := nats.Connect(w.server.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.Timeout(skaldtest.Timeout))
 	require.NoError(w.t, err)
 	js, err := jetstream.New(nc)
 	require.NoError(w.t, err)

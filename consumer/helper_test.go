@@ -53,7 +53,7 @@ func newWorld(t testing.TB) *world {
 
 // materialize starts a materializer that runs until stop or the test's end.
 func (w *world) materialize() {
-	nc, err := nats.Connect(w.server.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	nc, err := nats.Connect(w.server.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.Timeout(skaldtest.Timeout))
 	require.NoError(w.t, err)
 	js, err := jetstream.New(nc)
 	require.NoError(w.t, err)

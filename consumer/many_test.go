@@ -32,7 +32,7 @@ func TestRun_ManyEphemeral(t *testing.T) {
 		for i := range atOnce {
 			js := w.js
 			if i%2 == 1 {
-				nc, err := nats.Connect(w.server.ClientURL())
+				nc, err := nats.Connect(w.server.ClientURL(), nats.Timeout(skaldtest.Timeout))
 				require.NoError(t, err)
 				js, err = jetstream.New(nc)
 				require.NoError(t, err)

@@ -62,7 +62,7 @@ func playPart(text string) int {
 
 func (p *part) play() error {
 	ctx := context.Background()
-	nc, err := nats.Connect(p.URL, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	nc, err := nats.Connect(p.URL, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.Timeout(skaldtest.Timeout))
 	if err != nil {
 		return err
 	}

@@ -120,7 +120,7 @@ func newCrash(t *testing.T) *crash {
 	c.hints, err = w.nc.SubscribeSync("skald.done.>")
 	require.NoError(t, err)
 	require.NoError(t, w.nc.Flush())
-	nc, err := nats.Connect(w.server.ClientURL(), nats.MaxReconnects(-1))
+	nc, err := nats.Connect(w.server.ClientURL(), nats.MaxReconnects(-1), nats.Timeout(skaldtest.Timeout))
 	require.NoError(t, err)
 	p, err := publisher.New(nc, publisher.Options{Outbox: t.TempDir(), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	require.NoError(t, err)

@@ -147,7 +147,7 @@ func (n *node) open() {
 	t := n.w.t
 	t.Helper()
 	var err error
-	n.nc, err = nats.Connect(n.url, append(n.connect, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))...)
+	n.nc, err = nats.Connect(n.url, append(n.connect, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.Timeout(skaldtest.Timeout))...)
 	require.NoError(t, err)
 	n.js, err = jetstream.New(n.nc)
 	require.NoError(t, err)

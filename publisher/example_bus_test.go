@@ -34,7 +34,7 @@ func exampleBus() (url string, stop func()) {
 	must(err)
 	server, err := natsd.Start(ctx, natsd.Options{Dir: filepath.Join(dir, "jetstream"), Listen: "127.0.0.1:0", SyncInterval: time.Minute})
 	must(err)
-	nc, err := nats.Connect(server.ClientURL())
+	nc, err := nats.Connect(server.ClientURL(), nats.Timeout(skaldtest.Timeout))
 	must(err)
 	js, err := jetstream.New(nc)
 	must(err)

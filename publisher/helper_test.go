@@ -79,7 +79,7 @@ func (w *world) create(o bus.StreamOptions) {
 func (w *world) connect(url string, opts ...nats.Option) *nats.Conn {
 	w.t.Helper()
 	nc, err := nats.Connect(url, append([]nats.Option{
-		nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond), nats.ReconnectJitter(0, 0),
+		nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond), nats.ReconnectJitter(0, 0), nats.Timeout(skaldtest.Timeout),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
 	}, opts...)...)
 	require.NoError(w.t, err)
