@@ -2,6 +2,7 @@ package materializer_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/skaldbus/skald/bus"
 	"github.com/skaldbus/skald/internal/skaldtest"
 	"github.com/skaldbus/skald/materializer/checkpoint"
+	"github.com/skaldbus/skald/materializer/registry"
 	"github.com/skaldbus/skald/materializer/store"
 )
 
@@ -89,6 +91,10 @@ func TestTrim_NearlyFull(t *testing.T) {
 		detail := n.check("checkpoints").Detail
 		return strings.Contains(detail, "INGEST is nearly full and is not trimmed beyond 10, where store "+away) &&
 			strings.Contains(detail, "`skald replicas rm "+away+"`")
+	})
+	// Its own entry lags, too: trimmed to there, INGEST would be nearly full no longer.
+	skaldtest.Eventually(t, skaldtest.Timeout, func() bool {
+		return slices.ContainsFunc(w.listed(), func(e registry.Entry) bool { return e.Position == 1000 })
 	})
 	for _, e := range w.entries() {
 		if e.ID == away {

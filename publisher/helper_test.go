@@ -193,7 +193,7 @@ func (p *pub) open(k bus.Key) *publisher.Session {
 // shut closes the publisher and requires that all is stored.
 func (p *pub) shut() {
 	p.t.Helper()
-	require.NoError(p.t, p.Close(within(p.t, skaldtest.Timeout)))
+	require.NoError(p.t, p.Close(within(p.t, 2*skaldtest.Timeout))) // of all that waits
 	require.NoError(p.t, <-p.done)
 	p.holdsNothing()
 }

@@ -226,7 +226,7 @@ func TestLoad_Random(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	w := newWorld(t)
 	px := skaldtest.NewProxy(t, w.server.Addr().String())
-	o := publisher.Options{AckTimeout: 300 * time.Millisecond, MaxPendingMessages: 100}
+	o := publisher.Options{AckTimeout: 2 * time.Second, MaxPendingMessages: 100}
 	p := w.publisherAt(px.URL(), o)
 	want := map[bus.Key][]string{}
 	open := map[bus.Key]*publisher.Session{}

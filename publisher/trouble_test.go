@@ -37,7 +37,7 @@ func TestTrouble_ConnectionCut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	px := skaldtest.NewProxy(t, w.server.Addr().String())
-	p := w.publisherAt(px.URL(), publisher.Options{AckTimeout: 500 * time.Millisecond})
+	p := w.publisherAt(px.URL(), publisher.Options{AckTimeout: 2 * time.Second}) // longer than a busy machine takes
 	sessions := []*publisher.Session{p.open(key("a")), p.open(key("b")), p.open(key("c"))}
 	const n = 600
 	for i := range n {
