@@ -154,11 +154,9 @@ func (h *Hub) feed(ctx context.Context) error {
 		var gone *store.CursorError
 		switch {
 		case errors.Is(err, bus.ErrCursorGone) && errors.As(err, &gone):
-			// Pruned before it was handed out: readers find out by paging.
-			h.mu.Lock()
-			h.readers.each(func(s *sub) { h.lag(s) })
-			h.pos = gone.Oldest - 1
-			h.mu.Unlock()
+			h.skip(gone.Oldest)
+		case err == nil && pos == 0 && page.Oldest > 1:
+			h.skip(page.Oldest) // from the beginning is never gone, but readers may be beyond it
 		case err != nil:
 			return fmt.Errorf("read new rows after %d: %w", pos, err)
 		case page.NextAfter <= pos:
@@ -167,6 +165,15 @@ func (h *Hub) feed(ctx context.Context) error {
 			h.handOut(&page)
 		}
 	}
+}
+
+// skip goes on at the oldest row, since those before it were pruned before they were
+// handed out. Readers find out by paging whether that concerns them.
+func (h *Hub) skip(oldest uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.readers.each(func(s *sub) { h.lag(s) })
+	h.pos = oldest - 1
 }
 
 func (h *Hub) handOut(page *store.Page) {

@@ -126,19 +126,35 @@ func TestStream_Behind(t *testing.T) {
 	}
 }
 
-// Rows that are pruned before a reader got them end its stream, with where to go on.
+// Rows that are pruned before a reader got them end its stream, with where to go on: one
+// that pages, and one that was on the hub before that had read any row.
 func TestStream_Pruned(t *testing.T) {
-	w := newWorld(t)
-	w.run()
-	require.NoError(t, w.put(key("w", "a"), key("w", "a"), key("w", "a"), key("w", "a")))
-	s := w.follow(store.PageQuery{After: &bus.Cursor{Seq: 1}})
-	defer s.Close()
-	w.prune(4)
-	_, err := s.Next(t.Context(), nil)
-	var gone *store.CursorError
-	require.ErrorAs(t, err, &gone)
-	require.ErrorIs(t, err, bus.ErrCursorGone)
-	require.EqualValues(t, 4, gone.Oldest)
+	for _, onHub := range []bool{false, true} {
+		w := newWorld(t)
+		require.NoError(t, w.put(key("w", "a"), key("w", "a"), key("w", "a"), key("w", "a")))
+		if !onHub {
+			w.run()
+			skaldtest.Eventually(t, skaldtest.Timeout, func() bool { return w.hub.At() == 4 })
+		}
+		s := w.follow(store.PageQuery{After: &bus.Cursor{Seq: 1}})
+		defer s.Close()
+		all := w.follow(store.PageQuery{After: &bus.Cursor{}})
+		defer all.Close()
+		if onHub {
+			join(t, s)
+			join(t, all)
+		}
+		w.prune(4)
+		if onHub {
+			w.run()
+		}
+		_, err := s.Next(t.Context(), nil)
+		var gone *store.CursorError
+		require.ErrorAs(t, err, &gone)
+		require.ErrorIs(t, err, bus.ErrCursorGone)
+		require.EqualValues(t, 4, gone.Oldest)
+		require.Equal(t, []uint64{4}, next(t, all, 1), "from the beginning is never gone")
+	}
 }
 
 // When the hub stops, streams end; so do those that begin later.
