@@ -212,12 +212,13 @@ func TestStream_StuckReader(t *testing.T) {
 	stuck, err := net.Dial("tcp", w.Addr())
 	require.NoError(t, err)
 	defer stuck.Close()
+	require.NoError(t, stuck.(*net.TCPConn).SetReadBuffer(4096))
 	_, err = io.WriteString(stuck, "GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")
 	require.NoError(t, err)
 	c := clients(t)["HTTP/1.1"]
 	s := open(t, c, w.URL()+"/api/v1/events")
 	skaldtest.Eventually(t, skaldtest.Timeout, func() bool { return w.hub.Stats().Readers == 2 })
-	for range 300 { // 30 MB do not fit into a socket
+	for range 200 { // 20 MB do not fit into sockets
 		w.put("w", 100_000)
 		e, err := s.Next()
 		require.NoError(t, err)
