@@ -69,7 +69,8 @@ func TestB28_LockContention(t *testing.T) {
 		case <-stop:
 		}
 		_, err := db.Exec("ROLLBACK")
-		time.Sleep(20 * time.Millisecond) // so that others get a turn: SQLite's lock has no queue
+		// So that others get a turn: SQLite's lock has no queue, who waits for it looks each 100 ms.
+		time.Sleep(150 * time.Millisecond)
 		return err
 	})
 	nats := s.nats
