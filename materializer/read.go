@@ -198,7 +198,7 @@ func (m *Materializer) readOn(ctx context.Context, last *uint64, in *intake) err
 	m.lookAgain.Store(true)
 	wake(m.removalsDue)
 	m.health.set(checkIngest, "")
-	for quiet := *last; ; {
+	for quiet := read.Load(); ; {
 		select {
 		case <-time.After(quietEvery):
 			now := read.Load()
