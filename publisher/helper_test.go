@@ -96,6 +96,7 @@ func (w *world) startServer() {
 
 // node is a materializer and a service over one store.
 type node struct {
+	nc     *nats.Conn
 	st     *store.Store
 	cancel context.CancelFunc
 	done   chan error
@@ -120,7 +121,7 @@ func (w *world) startNode() {
 		API: api.New(api.Options{Reader: st.Reader()}), Conn: nc, Subjects: skaldtest.Subjects(w.t), Version: "1.0.0",
 	})
 	ctx, cancel := context.WithCancel(context.Background())
-	n := &node{st: st, cancel: cancel, done: make(chan error, 2)}
+	n := &node{nc: nc, st: st, cancel: cancel, done: make(chan error, 2)}
 	go func() { n.done <- m.Run(ctx) }()
 	go func() { n.done <- svc.Run(ctx) }()
 	w.node = n
@@ -144,6 +145,9 @@ func (w *world) stopNode() {
 	for range 2 {
 		require.NoError(w.t, <-n.done)
 	}
+	// As the end of its process would: a connection that was lost while the service stopped
+	// brings the service's subscriptions back with it, and questions go where nobody is.
+	n.nc.Close()
 	require.NoError(w.t, n.st.Close())
 }
 
