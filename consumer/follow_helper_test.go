@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -87,16 +86,10 @@ func (w *world) prune(before uint64) {
 	})
 }
 
-// following is a follower that is ranged over, and what it was given.
+// following is a follower that is ranged over.
 type following struct {
-	t      testing.TB
-	f      *consumer.Follower
-	cancel context.CancelFunc
-	done   chan struct{}
-	err    error // the loop's last, once done is closed
-
-	mu     sync.Mutex
-	events []bus.Event
+	*loop
+	f *consumer.Follower
 }
 
 // follow starts a follower on js that pages when it is more than far behind.
@@ -107,79 +100,19 @@ func (w *world) follow(js jetstream.JetStream, o consumer.FollowOptions, far uin
 	f, err := consumer.Follow(js, o)
 	require.NoError(w.t, err)
 	f.Turn(far, far/2)
-	ctx, cancel := context.WithCancel(context.Background())
-	r := &following{t: w.t, f: f, cancel: cancel, done: make(chan struct{})}
-	go func() {
-		defer close(r.done)
+	return &following{f: f, loop: w.start(f.Cursor, func(ctx context.Context, note func(bus.Event)) (last error) {
 		for ev, err := range f.Events(ctx) {
 			if err != nil {
-				r.err = err
+				last = err
 				continue // it is the last
 			}
 			if each != nil {
 				each(ev)
 			}
-			r.mu.Lock()
-			r.events = append(r.events, ev)
-			r.mu.Unlock()
+			note(ev)
 		}
-	}()
-	w.t.Cleanup(func() { cancel(); <-r.done })
-	return r
-}
-
-func (r *following) seen() []bus.Event {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.events)
-}
-
-// reach waits until the loop is done with all up to seq.
-func (r *following) reach(seq uint64) {
-	r.t.Helper()
-	skaldtest.Eventually(r.t, skaldtest.Timeout, func() bool {
-		select {
-		case <-r.done:
-			return true
-		default:
-			return r.f.Cursor().Seq >= seq
-		}
-	}, "the follower does not reach %d", seq)
-	require.GreaterOrEqual(r.t, r.f.Cursor().Seq, seq, "the loop has ended: %v", r.ended())
-}
-
-func (r *following) ended() error {
-	select {
-	case <-r.done:
-		return r.err
-	default:
-		return nil
-	}
-}
-
-// begin waits until the place is found.
-func (r *following) begin() {
-	r.t.Helper()
-	skaldtest.Eventually(r.t, skaldtest.Timeout, func() bool { return r.f.Cursor().Epoch != "" })
-}
-
-// wait waits for the loop's end and returns its error.
-func (r *following) wait() error {
-	r.t.Helper()
-	select {
-	case <-r.done:
-		return r.err
-	case <-time.After(skaldtest.Timeout):
-		require.Fail(r.t, "the loop does not end")
-		return nil
-	}
-}
-
-// finish ends the loop as its caller does.
-func (r *following) finish() {
-	r.t.Helper()
-	r.cancel()
-	require.NoError(r.t, r.wait())
+		return last
+	})}
 }
 
 // same fails the test unless the events are those of the table, byte for byte.

@@ -212,16 +212,10 @@ func (w *world) saved(durable string, seq uint64) {
 	})
 }
 
-// reader is a consumer that runs, and what it was given.
+// reader is a consumer that runs.
 type reader struct {
-	t      testing.TB
-	c      *consumer.Consumer
-	cancel context.CancelFunc
-	done   chan struct{}
-	err    error // of Run, once done is closed
-
-	mu     sync.Mutex
-	events []bus.Event
+	*loop
+	c *consumer.Consumer
 }
 
 // read starts a consumer on js. hook is called before an event is noted, and may be nil.
@@ -233,31 +227,17 @@ func (w *world) read(js jetstream.JetStream, o consumer.Options, hook func(conte
 	}
 	c, err := consumer.New(js, o)
 	require.NoError(w.t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	r := &reader{t: w.t, c: c, cancel: cancel, done: make(chan struct{})}
-	go func() {
-		defer close(r.done)
-		r.err = c.Run(ctx, func(ctx context.Context, ev bus.Event) error {
+	return &reader{c: c, loop: w.start(c.Cursor, func(ctx context.Context, note func(bus.Event)) error {
+		return c.Run(ctx, func(ctx context.Context, ev bus.Event) error {
 			if hook != nil {
 				if err := hook(ctx, ev); err != nil {
 					return err
 				}
 			}
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.events = append(r.events, ev)
+			note(ev)
 			return nil
 		})
-	}()
-	w.t.Cleanup(func() { cancel(); <-r.done })
-	return r
-}
-
-// seen returns what the handler has taken.
-func (r *reader) seen() []bus.Event {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.events)
+	})}
 }
 
 func (r *reader) seqs() []uint64 { return seqs(r.seen()) }
@@ -268,55 +248,6 @@ func seqs(events []bus.Event) []uint64 {
 		out = append(out, ev.Seq)
 	}
 	return out
-}
-
-// reach waits until the reader has taken or skipped all up to seq.
-func (r *reader) reach(seq uint64) {
-	r.t.Helper()
-	skaldtest.Eventually(r.t, skaldtest.Timeout, func() bool {
-		select {
-		case <-r.done:
-			return true
-		default:
-			return r.c.Cursor().Seq >= seq
-		}
-	})
-	require.GreaterOrEqual(r.t, r.c.Cursor().Seq, seq, "Run has ended: %v", r.ended())
-}
-
-// begin waits until the reader has found its place.
-func (r *reader) begin() {
-	r.t.Helper()
-	skaldtest.Eventually(r.t, skaldtest.Timeout, func() bool { return r.c.Cursor().Epoch != "" })
-}
-
-// ended returns Run's error if it has ended.
-func (r *reader) ended() error {
-	select {
-	case <-r.done:
-		return r.err
-	default:
-		return nil
-	}
-}
-
-// wait waits for Run's end and returns its error.
-func (r *reader) wait() error {
-	r.t.Helper()
-	select {
-	case <-r.done:
-		return r.err
-	case <-time.After(skaldtest.Timeout):
-		require.Fail(r.t, "Run does not end")
-		return nil
-	}
-}
-
-// finish ends Run as its caller does.
-func (r *reader) finish() {
-	r.t.Helper()
-	r.cancel()
-	require.NoError(r.t, r.wait())
 }
 
 func from(seq uint64) *bus.Cursor { return &bus.Cursor{Seq: seq} }
