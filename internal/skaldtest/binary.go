@@ -44,15 +44,10 @@ func NATSServerBinary(t testing.TB) string {
 	return path
 }
 
-// testDir is what test processes have in common: other users have theirs.
-func testDir() string {
-	return filepath.Join(os.TempDir(), "skald-test-"+strconv.Itoa(os.Getuid()))
-}
-
 // build builds pkg into a directory of this process. A process gets no word when
 // its last test has ended, so a later one removes what it left.
 func build(name, pkg string) (string, error) {
-	base := testDir()
+	base := filepath.Join(os.TempDir(), "skald-test-"+strconv.Itoa(os.Getuid())) // other users have theirs
 	dir := filepath.Join(base, strconv.Itoa(os.Getpid()), name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("build %s: %w", pkg, err)
