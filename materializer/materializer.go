@@ -124,6 +124,8 @@ type Materializer struct {
 	// seen is the newest message that a check of INGEST has found as it was read. It
 	// belongs to the watcher, and between rounds to resume.
 	seen store.Mark
+	// compared is when the watcher compared messages last.
+	compared compared
 }
 
 // stats are counters since the start.

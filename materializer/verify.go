@@ -49,15 +49,21 @@ func (m *Materializer) askStreams(ctx context.Context) (in, ev *jetstream.Stream
 // compareEvents checks what the server has said of EVENTS against a position that was
 // committed before it was asked.
 func (m *Materializer) compareEvents(ctx context.Context, pos store.Position, ev *jetstream.StreamInfo) error {
-	if err := m.sameEvents(ev); err != nil {
-		return err
-	}
-	if err := m.verifyReach(ev); err != nil {
+	if err := m.reachesOn(ev); err != nil {
 		return err
 	}
 	// Rows beyond EVENTS' end are put back by the worker before anything else. What
 	// EVENTS holds has to be theirs in any case.
 	return m.compareLastRow(ctx, min(ev.State.LastSeq, pos.EventsSeq))
+}
+
+// reachesOn checks what is known of EVENTS without reading it: that it is this bus's, and
+// goes on from the table.
+func (m *Materializer) reachesOn(ev *jetstream.StreamInfo) error {
+	if err := m.sameEvents(ev); err != nil {
+		return err
+	}
+	return m.verifyReach(ev)
 }
 
 // verifyReach checks that a bounded EVENTS still holds the table's next number, or that

@@ -81,8 +81,8 @@ func (m *Materializer) watch(ctx context.Context, stopReading context.CancelCaus
 	}
 }
 
-// look asks for both streams and compares what their metadata say, and the
-// messages that the store's position names.
+// look asks for both streams and compares what their metadata say and what they hold with
+// the store's position.
 func (m *Materializer) look(ctx context.Context) (Ends, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, watchTimeout, fmt.Errorf("no answer within %s", watchTimeout))
 	defer cancel()
@@ -94,18 +94,12 @@ func (m *Materializer) look(ctx context.Context) (Ends, error) {
 		m.health.set(checkStreams, err.Error())
 		return Ends{}, err
 	}
-	// A stream that was rolled back and has grown since keeps its metadata.
-	err = m.compareEvents(ctx, pos, ev)
-	if err == nil {
-		err = m.compareIngest(ctx, in, m.ingestID, markAt(pos), m.seen)
-	}
-	if err != nil {
+	if err := m.stillOurs(ctx, pos, in, ev); err != nil {
 		if !replaced(err) {
 			m.health.set(checkStreams, err.Error())
 		}
 		return Ends{}, err
 	}
-	m.seen = markAt(pos)
 	settings := ""
 	if err := m.o.Subjects.Check(in.Config, ev.Config); err != nil {
 		settings = err.Error() // changed while we run

@@ -15,7 +15,8 @@ func TestMemoryLimit(t *testing.T) {
 	t.Parallel()
 	require.EqualValues(t, smallHeap, memoryLimit(0))
 	require.EqualValues(t, smallHeap, memoryLimit(50<<20))
-	require.EqualValues(t, 3<<29-lessSpare, memoryLimit(1<<30))
+	require.EqualValues(t, 150<<20+leastSpare, memoryLimit(150<<20))
+	require.EqualValues(t, 5<<28, memoryLimit(1<<30))
 }
 
 // The limit holds while serve runs, and no longer.
