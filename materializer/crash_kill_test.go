@@ -203,10 +203,10 @@ func TestCrash_BetweenTwoRemovalSteps(t *testing.T) {
 	c.goOn()
 }
 
-// The process is killed when it has removed EVENTS' last message. What that came from
+// The process is killed when it has removed EVENTS' last fact. What that came from
 // stands in the state bucket: the facts before it are not given again, neither by this
 // store nor by one from before.
-func TestCrash_AfterTheRemovalOfEventsLastMessage(t *testing.T) {
+func TestCrash_AfterTheRemovalOfEventsLastFact(t *testing.T) {
 	t.Parallel()
 	c := newCrash(t)
 	c.say(3)

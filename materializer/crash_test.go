@@ -39,7 +39,7 @@ var crashTable = []struct {
 	{"between two removal steps", all(TestCrash_BetweenTwoRemovalSteps)},
 	{"EVENTS set back to before a forget", all(TestCrash_EventsSetBackToBeforeAForget, TestForget_EventsSetBack)},
 	{"between two steps of overwriting", all(TestCrash_BetweenTwoStepsOfOverwriting)},
-	{"after the removal of EVENTS' last message", all(TestCrash_AfterTheRemovalOfEventsLastMessage, TestFollow_EndRemoved)},
+	{"after the removal of EVENTS' last fact", all(TestCrash_AfterTheRemovalOfEventsLastFact, TestFollow_EndRemoved, TestFollow_EndRemovedBelowForeign)},
 	{"store restored from a copy", all(TestCrash_StoreRestoredFromACopy)},
 	{"store restored, and EVENTS has lost what came after", all(TestCrash_StoreRestoredEventsLost)},
 	{"store lost, new, or left behind", all(TestCrash_StoreLostNewOrLeftBehind)},

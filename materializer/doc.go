@@ -53,8 +53,8 @@
 // again (tail.go).
 //
 // When the last sequence is reached, the facts of m that EVENTS does not hold
-// are appended: those with an index above that of the last message if that is
-// of m, none if the last message is of one later than m in sequence and stored
+// are appended: those with an index above that of the last fact if that is
+// of m, none if the last fact is of one later than m in sequence and stored
 // time, else all but those seen on the way. The last exception is ours: with
 // rows of lost messages behind m's own facts, "all" would give them twice. "None"
 // is right only as long as no append overtakes one that was refused. So the last
@@ -125,8 +125,8 @@
 //	forget                                                    interruption of reading, tombstones are looked up in EVENTS
 //	between two steps of             some bytes of a          the wish is in the tombstone, and what is done shows in
 //	overwriting                      forgotten session        each place
-//	after the removal of EVENTS'     the end's origin in      read from there when the worker asks what
-//	last message                     the state bucket         EVENTS ends with
+//	after the removal of EVENTS'     its origin in the        read from there when the worker asks what
+//	last fact                        state bucket             EVENTS ends with, also below foreign messages
 //	store restored from a copy       EVENTS further on        followed, then on
 //	store restored, and EVENTS has   numbers seen beyond it   no start; a repair puts the rows back under the same
 //	lost what came after                                      numbers, and a new epoch

@@ -14,7 +14,7 @@ import (
 	"github.com/skaldbus/skald/materializer/checkpoint"
 )
 
-// endPrefix begins the names of objects that stand for a removed end of EVENTS.
+// endPrefix begins the names of objects that stand for a removed last fact of EVENTS.
 // Each number has an object of its own, so that two materializers never write
 // different things under one name.
 const endPrefix = "events-end/"
@@ -42,7 +42,7 @@ func readRemovedEnd(ctx context.Context, bucket jetstream.ObjectStore, seq uint6
 	return bus.Origin{Seq: e.IngestSeq, Time: e.IngestTime, Index: e.Index}, nil
 }
 
-// writeRemovedEnd writes down what EVENTS' last message came from, before that
+// writeRemovedEnd writes down what EVENTS' last fact came from, before that
 // is deleted, and drops what was written for ends that are none any more.
 func (m *Materializer) writeRemovedEnd(ctx context.Context, seq uint64, o bus.Origin) error {
 	state, err := checkpoint.Open(ctx, m.o.JS, m.o.Subjects, m.replicas())

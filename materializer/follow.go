@@ -17,8 +17,8 @@ import (
 type end struct {
 	seq    uint64     // the last sequence
 	known  bool       // origin is known
-	origin bus.Origin // of the message there; zero if it is foreign or nobody wrote it down
-	gone   bool       // the message there was removed
+	origin bus.Origin // of the last fact; zero if none comes behind the table, or nobody wrote it down
+	gone   uint64     // its number if it was removed, 0 if not
 }
 
 // held says what EVENTS turned out to hold of a message.
@@ -130,7 +130,7 @@ func (a *attempt) copy(e *entry) {
 		a.m.log.Warn("EVENTS holds a message that no materializer wrote", slog.Uint64("seq", e.seq))
 	}
 	a.table = e.seq
-	if e.seq == a.end.seq {
+	if e.ours && e.seq == a.end.seq {
 		a.end.known, a.end.origin = true, e.row.Origin
 	}
 	a.tail.take()
@@ -236,32 +236,47 @@ func (a *attempt) missing(ctx context.Context, m *message) (func(index int) bool
 	return all, nil
 }
 
-// knowEnd finds out what EVENTS ends with, if that is not known yet.
+// knowEnd finds out what the last fact of EVENTS came from, if that is not known yet.
+// What is no fact may come behind it. It looks no further back than the table reached when
+// the attempt began, since all of the message at hand comes behind that.
 func (a *attempt) knowEnd(ctx context.Context) error {
-	if a.end.known || a.end.seq == 0 {
-		a.end.known = true
-		return nil
-	}
-	raw, err := a.m.getMsg(ctx, a.m.o.Streams.Events, a.end.seq, false)
-	switch {
-	case err == nil:
-		a.end.origin = a.m.parseEntry(raw.Sequence, raw.Subject, raw.Header, raw.Data).row.Origin
-	case errors.Is(err, jetstream.ErrMsgNotFound):
-		a.end.gone = true
-		if a.end.origin, err = a.m.removedEnd(ctx, a.end.seq); err != nil {
+	for n := a.end.seq; !a.end.known && n > 0; n-- {
+		e, err := a.m.entryAt(ctx, n)
+		switch {
+		case err != nil:
 			return err
+		case e != nil && e.ours:
+			a.end.known, a.end.origin = true, e.row.Origin
+		case e == nil:
+			if a.end.origin, err = a.m.removedEnd(ctx, n); err != nil {
+				return err
+			}
+			if a.end.origin == (bus.Origin{}) && a.from < n {
+				// The table had not come this far: facts of the message at hand may have
+				// been among what is gone, and would be given a second number.
+				return fmt.Errorf("EVENTS %d to %d are gone, and nobody has written down what its end came from: nothing is appended until it goes on, or the store is restored from one that has these rows",
+					a.from+1, n)
+			}
+			a.end.known, a.end.gone = true, n
 		}
-		if a.end.origin == (bus.Origin{}) && a.from < a.end.seq {
-			// The table had not come this far: facts of the message at hand may have
-			// been among what is gone, and would be given a second number.
-			return fmt.Errorf("EVENTS %d to %d are gone, and nobody has written down what its end came from: nothing is appended until it goes on, or the store is restored from one that has these rows",
-				a.from+1, a.end.seq)
+		if n <= a.from+1 {
+			break
 		}
-	default:
-		return fmt.Errorf("look for EVENTS %d: %w", a.end.seq, err)
 	}
 	a.end.known = true
 	return nil
+}
+
+// entryAt returns the message under a number of EVENTS, nil if it is gone.
+func (m *Materializer) entryAt(ctx context.Context, seq uint64) (*entry, error) {
+	raw, err := m.getMsg(ctx, m.o.Streams.Events, seq, false)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for EVENTS %d: %w", seq, err)
+	}
+	return m.parseEntry(raw.Sequence, raw.Subject, raw.Header, raw.Data), nil
 }
 
 // eventsLast asks the server for EVENTS' last sequence. The error is

@@ -163,6 +163,62 @@ func TestFollow_EndRemoved(t *testing.T) {
 	empty.stop()
 }
 
+// The last facts of EVENTS are removed, and messages that no materializer wrote come
+// behind them, before that or after. A store from before still learns that they were there.
+func TestFollow_EndRemovedBelowForeign(t *testing.T) {
+	t.Parallel()
+	for _, before := range []bool{true, false} {
+		t.Run(fmt.Sprintf("before=%v", before), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			n := w.node()
+			w.fail(beta, "stays")
+			n.start(nil)
+			n.catchUp()
+			n.stop()
+			old := n.path + ".old"
+			n.copyTo(old)
+
+			foreign := func() {
+				for range 2 {
+					_, err := w.js.Publish(t.Context(), w.subj.Event(beta, "error"), []byte(`{"seq":1}`))
+					require.NoError(t, err)
+				}
+			}
+			w.failMany(alpha, 2)
+			n.start(nil)
+			n.catchUp()
+			if before {
+				foreign()
+			}
+			w.forget(alpha)
+			n.catchUp()
+			if !before {
+				foreign()
+			}
+			n.finish()
+			require.EqualValues(t, 5, w.last(w.streams.Events))
+
+			n.restore(old)
+			empty := w.node()
+			for _, b := range []*node{n, empty} {
+				b.start(nil)
+				b.catchUp()
+				require.EqualValues(t, 5, w.last(w.streams.Events))
+				require.Empty(t, b.rejects())
+				b.stop()
+			}
+			w.fail(beta, "goes on")
+			for _, b := range []*node{n, empty} {
+				b.start(nil)
+				b.catchUp()
+				w.check(b, 4, 5)
+				b.stop()
+			}
+		})
+	}
+}
+
 // A session is forgotten while its rows are in EVENTS only: they are followed, and
 // leave both.
 func TestFollow_ForgottenInEventsOnly(t *testing.T) {

@@ -45,8 +45,8 @@ func (a *attempt) between(ctx context.Context, h held) (from, to uint64, err err
 	switch {
 	case !h.atEnd:
 		to = h.next - 1
-	case a.end.gone:
-		to = a.end.seq
+	case a.end.gone > 0:
+		to = a.end.gone
 	default:
 		return 1, 0, nil
 	}

@@ -198,27 +198,23 @@ func (m *Materializer) findReturned(ctx context.Context, after int64) (next int6
 
 // removeMessage deletes one number from EVENTS, if the message under it is still
 // that of the row (a void message if item is nil). Numbers that are gone already
-// are fine. If it is EVENTS' last message, what it came from is written down
+// are fine. If no fact comes behind it in EVENTS, what it came from is written down
 // first: without that nobody could tell whether a message that was appended to
 // its end still has to be.
 func (m *Materializer) removeMessage(ctx context.Context, seq uint64, item *store.RemovalItem) error {
-	raw, err := m.getMsg(ctx, m.o.Streams.Events, seq, false)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil
+	e, err := m.entryAt(ctx, seq)
+	if err != nil || e == nil {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("look for EVENTS %d: %w", seq, err)
-	}
-	e := m.parseEntry(raw.Sequence, raw.Subject, raw.Header, raw.Data)
 	if item == nil && !e.void || item != nil && (!e.ours || e.row.Key != item.Key) {
 		m.log.Error("a message to be removed from EVENTS is another one; it stays", slog.Uint64("seq", seq))
 		return nil
 	}
-	last, err := m.eventsLast(ctx)
+	last, err := m.lastFact(ctx, seq)
 	if err != nil {
 		return err
 	}
-	if seq == last {
+	if last {
 		origin := e.row.Origin
 		if item == nil {
 			// What stood there before has been committed here, and so has all that
@@ -244,6 +240,24 @@ func (m *Materializer) removeMessage(ctx context.Context, seq uint64, item *stor
 	return nil
 }
 
+// lastFact reports whether EVENTS holds no fact behind a number, and no void message, with
+// whose removal the end is written down.
+func (m *Materializer) lastFact(ctx context.Context, seq uint64) (bool, error) {
+	for {
+		raw, err := m.getMsg(ctx, m.o.Streams.Events, seq+1, true)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return true, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("look for EVENTS after %d: %w", seq, err)
+		}
+		if e := m.parseEntry(raw.Sequence, raw.Subject, raw.Header, raw.Data); e.ours || e.void {
+			return false, nil
+		}
+		seq = raw.Sequence
+	}
+}
+
 // sweep looks at the next event ids, in the order of their keys.
 func (m *Materializer) sweep(ctx context.Context, at store.SweepCursor) (store.SweepCursor, error) {
 	pos, _ := m.committed.get()
@@ -254,7 +268,7 @@ func (m *Materializer) sweep(ctx context.Context, at store.SweepCursor) (store.S
 	return next, nil
 }
 
-// removedEnd returns the origin of the number seq, which was EVENTS' last and is
+// removedEnd returns the origin of the number seq, which was EVENTS' last fact and is
 // gone; zero if nobody wrote it down.
 func (m *Materializer) removedEnd(ctx context.Context, seq uint64) (bus.Origin, error) {
 	bucket, err := m.o.JS.ObjectStore(ctx, m.o.Subjects.StateBucket())
