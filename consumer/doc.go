@@ -31,8 +31,8 @@
 //   - With [Options.Durable] the server does. A Run that ends in order, also with the
 //     handler's error, leaves the exact position, if it reaches the server within
 //     2 s. While it goes on, the position is written every 200 ms, or less often
-//     where that takes long; so what a process handled last before it is killed, or
-//     cut off, comes again to the next: at least once.
+//     where that takes long, and within 5 s after the server is back; so what a process
+//     handled last before it is killed, or cut off, comes again to the next: at least once.
 //   - With [Options.From] the handler does. One that saves the number (and
 //     [Consumer.Cursor]'s epoch) in the same transaction as its own work, and gives
 //     what it saved, has each event's effect exactly once. From wins over a durable's

@@ -264,6 +264,51 @@ func TestRun_LeaseOutlivesALostAnswer(t *testing.T) {
 	require.Equal(t, span(1, 6), first.seqs())
 }
 
+// forgetful loses the answer to the next writing of a position.
+type forgetful struct {
+	jetstream.JetStream
+	next atomic.Bool
+}
+
+func (f *forgetful) ResetConsumerToSequence(ctx context.Context, stream, name string, seq uint64) (*jetstream.ConsumerResetResponse, error) {
+	if !f.next.CompareAndSwap(true, false) {
+		return f.JetStream.ResetConsumerToSequence(ctx, stream, name, seq)
+	}
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(5 * time.Second): // jetstream's own timeout
+		return nil, context.DeadlineExceeded
+	}
+}
+
+// An answer that goes down with a connection keeps nobody from writing the position soon
+// after: who is killed then would handle all of it again.
+func TestRun_PositionOutlivesALostAnswer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.fail(keyA, 1)
+	_, js := w.connect()
+	f := &forgetful{JetStream: js}
+	r := w.read(f, consumer.Options{Durable: "d"}, nil)
+	r.reach(1)
+	last := uint64(1)
+	written := func() {
+		last++
+		w.fail(keyA, 1)
+		w.saved("d", last)
+	}
+	skaldtest.InTime(t, 10*time.Second, func() {
+		for f.next.Store(true); f.next.Load(); {
+			written()
+		}
+		written() // behind the one that was lost
+		written()
+	})
+	r.finish()
+	require.Equal(t, span(1, last), r.seqs())
+}
+
 // While a durable's process is away, events behind its position are forgotten: the
 // others are not skipped.
 func TestRun_ForgetWhileAway(t *testing.T) {

@@ -22,6 +22,10 @@ const (
 	// saveAgain writes one that has not moved, so that a durable that someone
 	// deleted is there again.
 	saveAgain = 5 * time.Second
+	// saveTry bounds a question of one try, saveRetry is how long after a try that failed
+	// the next one begins.
+	saveTry   = 2 * time.Second
+	saveRetry = time.Second
 	// settleFor bounds the last writing, when Run ends, settleTry one try of it.
 	settleFor   = 2 * time.Second
 	settleTry   = settleFor / 4
@@ -122,17 +126,32 @@ func (c *Consumer) keepSaved(ctx context.Context, l *lease) {
 			continue
 		}
 		last = time.Now()
-		err := c.save(ctx, at.Seq)
-		if err != nil && ctx.Err() == nil {
-			err = c.ensure(ctx, at) // someone may have deleted it
-		}
-		if err == nil {
-			saved = at
-		} else if ctx.Err() == nil {
+		switch took, err := c.trySave(ctx, at, saveTry); {
+		case err == nil:
+			saved, wait = at, max(saveEvery, 10*took)
+		case ctx.Err() == nil:
+			wait = saveRetry
 			c.log.WarnContext(ctx, "position of the durable is not saved", slog.Uint64("seq", at.Seq), slog.Any("err", err))
 		}
-		wait = max(saveEvery, 10*time.Since(last))
 	}
+}
+
+// trySave writes the position, and makes a durable that someone deleted, for which nobody
+// answers. Each of the two is given up after limit: a question that a broken connection
+// took with it is not answered either. It returns how long the one took that was answered.
+func (c *Consumer) trySave(ctx context.Context, at bus.Cursor, limit time.Duration) (took time.Duration, err error) {
+	within := func(do func(ctx context.Context) error) {
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		began := time.Now()
+		err = do(ctx)
+		took = time.Since(began)
+	}
+	within(func(ctx context.Context) error { return c.save(ctx, at.Seq) })
+	if err != nil && ctx.Err() == nil {
+		within(func(ctx context.Context) error { return c.ensure(ctx, at) })
+	}
+	return took, err
 }
 
 // settle writes the position for the last time: a process that ends in order
@@ -148,13 +167,7 @@ func (c *Consumer) settle(l *lease) {
 		if c.closed() != nil || !l.held() {
 			return
 		}
-		// A request that a broken connection took with it is not answered.
-		try, done := context.WithTimeout(ctx, settleTry)
-		err := c.save(try, at.Seq)
-		if err != nil {
-			err = c.ensure(try, at)
-		}
-		done()
+		_, err := c.trySave(ctx, at, settleTry)
 		if err == nil {
 			return
 		}
