@@ -54,10 +54,11 @@ func (a *attempt) skips(m *message) bool {
 	return bare || a.rejected[store.Message{Seq: m.Seq, Time: m.Time}]
 }
 
-// expired reports whether the message was read before, and its event id may have been
-// known so long ago that it is known no more.
+// expired reports whether the message was read before, and its event id is known no more.
+// It was applied longer ago than the horizon, or was a duplicate of one that was: both
+// would be applied, and seen, once more.
 func (a *attempt) expired(m *message, known *projection.KnownID) bool {
-	return a.again && known == nil && m.Identity.EventID != "" && m.Identity.Publisher == "" && m.Time < a.horizon()
+	return a.again && known == nil && m.Identity.EventID != "" && m.Identity.Publisher == ""
 }
 
 // drop counts a message that was read before.

@@ -175,8 +175,8 @@
 //
 // If one differs, the store commits a move to the last mark that INGEST still holds, or
 // to its beginning, and reads again from there. Chains, counts and ids drop what is
-// known. A message with none of them, or that was rejected, is dropped if it lies in a
-// stretch that was read before: up to the sequence that was left, stored not after the
+// known. A message with none of them, or that was rejected, or with an event id that is
+// known no more, is dropped if it lies in a stretch that was read before: up to the sequence that was left, stored not after the
 // message there, and not before the first new one of that stretch, so that several
 // rollbacks in a row stay apart (again.go). Rows and states stay.
 //

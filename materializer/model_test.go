@@ -176,8 +176,8 @@ func (m *model) take(msg said) {
 	byID := t.id.Publisher == "" && t.id.EventID != ""
 	known, ok := t.ids[t.id.EventID]
 	ok = ok && known.applied >= m.highest-m.horizon
-	if byID && again && !ok && msg.time < m.highest-m.horizon {
-		m.duplicates++ // its id was known so long ago that it is known no more
+	if byID && again && !ok {
+		m.duplicates++ // it was applied, or one with its id was, so long ago that the id is known no more
 		return
 	}
 	if byID && ok {
