@@ -29,7 +29,8 @@ type reading struct {
 	table  *table                      // where history is paged from; nil if only EVENTS is read
 	idle   func(context.Context) error // called when nothing has come for a while; may be nil
 
-	begun bool
+	begun  bool
+	opened bool // the present session has opened a source
 	// known is the number up to which nothing that we read can be missing: what
 	// came last, or where EVENTS ended when nothing was left to come.
 	known uint64
@@ -41,7 +42,11 @@ func (f *reading) follow(ctx context.Context) error {
 	var doubted time.Time
 	for {
 		before := f.c.Cursor()
+		f.opened = false
 		err := f.session(ctx)
+		if f.opened {
+			doubted = time.Time{} // what was doubted before has passed
+		}
 		if errors.Is(err, errFarBehind) {
 			continue // the next session pages
 		}
@@ -129,6 +134,7 @@ func (f *reading) session(ctx context.Context) error {
 		return err
 	}
 	defer s.close()
+	f.opened = true
 	if !f.begun {
 		f.c.begin(at)
 		f.begun = true

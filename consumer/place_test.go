@@ -162,6 +162,35 @@ func TestRun_EndPutBack(t *testing.T) {
 	}
 }
 
+// Each time that EVENTS ends too early has its own ten seconds: a reader that saw it put
+// back before is as patient as any.
+func TestRun_EndPutBackTwice(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.fail(keyA, 15)
+	w.catchUp()
+	r := w.read(w.js, consumer.Options{}, nil)
+	r.reach(15)
+	early := w.copyEvents()
+	var first time.Time
+	for range 2 {
+		w.fail(keyA, 5)
+		r.reach(w.catchUp())
+		skaldtest.Eventually(t, skaldtest.Timeout, func() bool { return first.IsZero() || time.Since(first) > consumer.DoubtFor })
+		w.stop()
+		before := r.c.Stats().Interrupted
+		w.restoreEvents(early)
+		skaldtest.Eventually(t, skaldtest.Timeout, func() bool { return r.c.Stats().Interrupted > before+1 || r.ended() != nil })
+		require.NoError(t, r.ended())
+		first = time.Now()
+		w.materialize()
+		w.fail(keyA, 5)
+		r.reach(w.catchUp())
+	}
+	r.finish()
+	require.Equal(t, span(1, 35), r.seqs())
+}
+
 // The same without a materializer: it is an error, not silence.
 func TestRun_EndLost(t *testing.T) {
 	t.Parallel()
