@@ -200,6 +200,7 @@ func (f *reading) pump(ctx context.Context, s *source, bounded bool) error {
 		if err := f.takeAll(ctx, batch, bounded); err != nil {
 			return err
 		}
+		s.handled(batch)
 		q.taken += uint64(len(batch)) // an error among them has ended it
 		if f.table != nil && f.table.pays(batch[len(batch)-1].pending) {
 			return errFarBehind

@@ -88,7 +88,7 @@ func Follow(js jetstream.JetStream, o FollowOptions) (*Follower, error) {
 //   - what the cursor store returned,
 //   - [ErrRunning], if it is ranged over already.
 //
-// At most one page, or 512 messages, are kept ahead of the loop.
+// At most one page, or 768 messages and 64 MiB of them, are kept ahead of the loop.
 func (f *Follower) Events(ctx context.Context) iter.Seq2[bus.Event, error] {
 	return func(yield func(bus.Event, error) bool) {
 		if !f.running.CompareAndSwap(false, true) {

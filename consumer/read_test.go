@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -289,6 +291,45 @@ func TestRun_SlowHandler(t *testing.T) {
 		r.finish()
 		require.Equal(t, span(1, n), r.seqs())
 	}
+}
+
+// What is kept ahead of a stuck handler is bounded in bytes, too.
+func TestRun_LargeAhead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const n = 120
+	body := fmt.Sprintf(`{"recorded_at_ms":1,"message":"%s"}`, strings.Repeat("x", 1<<20))
+	for range n {
+		skaldtest.Publish(t, w.js, keyA, bus.ClassError, body, nil)
+	}
+	w.catchUp()
+	before := w.consumers()
+	entered, leave := make(chan struct{}), make(chan struct{})
+	r := w.read(w.js, consumer.Options{}, func(_ context.Context, ev bus.Event) error {
+		if ev.Seq == 1 {
+			close(entered)
+			<-leave
+		}
+		return nil
+	})
+	<-entered
+	names := slices.DeleteFunc(w.consumers(), func(name string) bool { return slices.Contains(before, name) })
+	require.Len(t, names, 1)
+	delivered, still := uint64(0), 0
+	skaldtest.Eventually(t, skaldtest.Timeout, func() bool {
+		cons, err := w.js.Consumer(t.Context(), w.subj.EventsStream(), names[0])
+		require.NoError(t, err)
+		if now := cons.CachedInfo().Delivered.Stream; now != delivered {
+			delivered, still = now, 0
+		}
+		still++
+		return still > 20
+	})
+	close(leave)
+	require.Less(t, delivered, uint64(80), "64 MiB are kept ahead, and one message")
+	r.reach(n)
+	r.finish()
+	require.Equal(t, span(1, n), r.seqs())
 }
 
 // Data is what the worker sent, byte for byte.

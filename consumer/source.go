@@ -9,12 +9,13 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/semaphore"
 )
 
 const (
 	// prefetch is how many messages the client library and the source each hold
-	// ahead of the handler, prefetchBytes how much one request brings at most: more
-	// than the largest payload that makes sense, so that any message fits.
+	// ahead of the handler, prefetchBytes how much of them: more than the largest
+	// payload that makes sense, so that any message fits.
 	prefetch      = 256
 	prefetchBytes = 32 << 20
 	// pullHeartbeat is how often the server shows that a request is alive; two
@@ -34,13 +35,22 @@ type item struct {
 	err     error
 }
 
+// weight is what the item takes of the room ahead of the handler, in bytes.
+func (it *item) weight() int64 {
+	if it.msg == nil {
+		return 0
+	}
+	return int64(min(len(it.msg.Data()), prefetchBytes))
+}
+
 // source is one JetStream consumer, in the server's memory and without
 // acknowledgements, and the goroutine that reads ahead from it.
 type source struct {
 	c        *Consumer
 	cons     jetstream.Consumer
 	it       jetstream.MessagesContext
-	items    chan item // full: the goroutine waits for the handler
+	items    chan item           // full: the goroutine waits for the handler
+	room     *semaphore.Weighted // bytes of what is in items, or was taken from there and is not handled
 	stop     context.CancelFunc
 	wg       sync.WaitGroup
 	received atomic.Uint64 // messages that came, as the server counts them
@@ -64,7 +74,7 @@ func (c *Consumer) open(ctx context.Context, after uint64) (*source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create consumer behind %d: %w", after, err)
 	}
-	s := &source{c: c, cons: cons, items: make(chan item, prefetch)}
+	s := &source{c: c, cons: cons, items: make(chan item, prefetch), room: semaphore.NewWeighted(prefetchBytes)}
 	s.it, err = cons.Messages(
 		jetstream.PullMaxMessagesWithBytesLimit(prefetch, prefetchBytes),
 		jetstream.PullExpiry(pullExpiry),
@@ -94,6 +104,9 @@ func (c *Consumer) setFilters(cfg *jetstream.ConsumerConfig) {
 func (s *source) read(ctx context.Context) {
 	for {
 		it := s.next(ctx)
+		if s.room.Acquire(ctx, it.weight()) != nil {
+			return
+		}
 		select {
 		case s.items <- it:
 		case <-ctx.Done():
@@ -121,6 +134,13 @@ func (s *source) next(ctx context.Context) item {
 	}
 	s.received.Add(1)
 	return item{seq: meta.Sequence.Stream, pending: meta.NumPending, msg: msg}
+}
+
+// handled makes room for what comes after the items.
+func (s *source) handled(items []item) {
+	for i := range items {
+		s.room.Release(items[i].weight())
+	}
 }
 
 // close ends reading and takes the JetStream consumer away.
