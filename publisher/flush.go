@@ -12,11 +12,10 @@ import (
 // latest attempt.
 func (s *Session) Flush(ctx context.Context) error {
 	s.mu.Lock()
-	tail := s.tail
+	before := s.unstoredLocked()
 	s.mu.Unlock()
-	if tail != nil {
-		// One is stored after the other, so the last one stands for all.
-		if err := tail.wait(ctx, func() (bool, error) { return tail.stored || tail.err != nil, nil }); err != nil {
+	for _, r := range before {
+		if err := r.wait(ctx, func() (bool, error) { return r.stored || r.err != nil, nil }); err != nil {
 			return fmt.Errorf("flush: %w", err)
 		}
 	}
@@ -31,6 +30,22 @@ func (s *Session) Flush(ctx context.Context) error {
 		return fmt.Errorf("flush: %w", err)
 	}
 	return nil
+}
+
+// unstoredLocked returns the receipts of what is not stored. The last one does not stand
+// for all: the outbox may fail to keep it, and the chain may pass it, while what was
+// accepted before it still waits.
+func (s *Session) unstoredLocked() []*Receipt {
+	var out []*Receipt
+	for _, m := range s.sent {
+		if !m.stored {
+			out = append(out, m.receipts...)
+		}
+	}
+	for i := range s.waiting.items {
+		out = append(out, s.waiting.items[i].receipt)
+	}
+	return out
 }
 
 // Err returns nil while all goes well, why the latest attempt to send has failed

@@ -148,7 +148,6 @@ func (s *Session) restore(o *outbox.Session) {
 			s.start, s.applied, first = e.After, e.After, false
 		}
 		s.waiting.push(it)
-		s.tail = it.receipt
 	}
 	s.unstored = len(o.Entries)
 	s.ask1st = s.unstored > 0

@@ -55,7 +55,6 @@ type Session struct {
 	sending  *message   // in flight or to be tried again; nil if the next may go
 	again    int        // how many of sent have to be sent again
 	unstored int        // items that INGEST has not acknowledged
-	tail     *Receipt   // of the item accepted last
 	loose    place      // of the last page that was let go of, with its sequence in INGEST
 	early    []hint     // of messages whose acknowledgement has not come
 
@@ -252,5 +251,4 @@ func (s *Session) pushLocked(it item) {
 		it.receipt.count = it.count
 	}
 	s.waiting.push(it)
-	s.tail = it.receipt
 }
