@@ -98,12 +98,13 @@ func (p *Publisher) request(ctx context.Context, what string, k bus.Key, body []
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+	before := p.nc.LastError()
 	reply, err := p.requestOnce(ctx, &nats.Msg{Subject: subject, Data: body})
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, p.explain("request "+what, subject, err)
+		return nil, p.explain("request "+what, subject, err, before)
 	}
 	switch code := reply.Header.Get(micro.ErrorCodeHeader); code {
 	case "":

@@ -56,7 +56,7 @@ func (p *Publisher) publish(ctx context.Context, m nats.Msg, of *Session) (seq u
 	// Tried once: what is tried again has to go through the session's order.
 	ack, err := p.js.PublishMsgAsync(&m, jetstream.WithRetryAttempts(0))
 	if err != nil {
-		return 0, p.explain("publish", m.Subject, err)
+		return 0, p.explain("publish", m.Subject, err, before)
 	}
 	look := time.NewTicker(denialPoll)
 	defer look.Stop()
@@ -65,7 +65,7 @@ func (p *Publisher) publish(ctx context.Context, m nats.Msg, of *Session) (seq u
 		case a := <-ack.Ok():
 			return a.Sequence, nil
 		case err := <-ack.Err():
-			return 0, p.explain("publish", m.Subject, err)
+			return 0, p.explain("publish", m.Subject, err, before)
 		case <-look.C:
 			// A refusal that was there before may be of an earlier attempt.
 			if last := p.nc.LastError(); last != before && denies(last, m.Subject) {
@@ -78,9 +78,11 @@ func (p *Publisher) publish(ctx context.Context, m nats.Msg, of *Session) (seq u
 }
 
 // explain names what err is. An attempt without an answer is said to be not
-// permitted if that is what the connection heard last of this subject, of one
-// beside it, or of where answers go: permissions follow workspaces.
-func (p *Publisher) explain(doing, subject string, err error) error {
+// permitted if that is what the connection has heard last, and not before, of this
+// subject or of one beside it, since permissions follow workspaces, or at any time of
+// where answers go, which is asked for once. before is what it had heard last when the
+// attempt began: the client library keeps that until it connects again.
+func (p *Publisher) explain(doing, subject string, err, before error) error {
 	var refused *jetstream.APIError
 	is := ErrRefused
 	switch {
@@ -109,7 +111,8 @@ func (p *Publisher) explain(doing, subject string, err error) error {
 		is = ErrTimeout
 		beside := subject[:strings.LastIndexByte(subject, '.')]
 		beside = beside[:strings.LastIndexByte(beside, '.')]
-		if last := p.nc.LastError(); denies(last, subject) || deniesBelow(last, beside) || p.deniesAnswers(last) {
+		last := p.nc.LastError()
+		if last != before && (denies(last, subject) || deniesBelow(last, beside)) || p.deniesAnswers(last) {
 			return fmt.Errorf("%s: %w: %w", doing, ErrNotPermitted, last)
 		}
 	}

@@ -136,9 +136,10 @@ func (p *Publisher) add(s *Session) error {
 		return ErrOpen
 	}
 	subject := p.subjects.Done(s.key)
+	before := p.nc.LastError()
 	sub, err := p.nc.ChanSubscribe(subject, p.hints)
 	if err != nil {
-		return p.explain("subscribe to hints", subject, err)
+		return p.explain("subscribe to hints", subject, err, before)
 	}
 	s.sub = sub
 	delete(p.found, s.key)

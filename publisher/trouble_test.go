@@ -275,6 +275,46 @@ authorization { users = [
 	mute.refuses(key("t"), publisher.ErrNotPermitted)
 }
 
+// The client library keeps the last refusal for as long as the connection lasts. A time-out
+// of a permitted session, later and in the same workspace, is a time-out nevertheless.
+func TestTrouble_OldRefusal(t *testing.T) {
+	t.Parallel()
+	config := filepath.Join(t.TempDir(), "nats.conf")
+	require.NoError(t, os.WriteFile(config, []byte(`
+listen: "127.0.0.1:-1"
+authorization { users = [
+  { user: admin, password: a }
+  { user: worker, password: w, permissions: {
+      publish: ["skald.in.w.*.error", "skald.api.w.>"]
+      subscribe: ["_INBOX.>", "skald.done.w.*"] } }
+]}`), 0o600))
+	w := newServer(t, natsd.Options{SyncInterval: time.Minute, ConfigFile: config}, nats.UserInfo("admin", "a"))
+	w.create(bus.StreamOptions{})
+	w.startNode()
+	px := skaldtest.NewProxy(t, w.server.Addr().String())
+	o := publisher.Options{Unplaced: true, AckTimeout: time.Second}
+	p := w.publisherAt(px.URL(), o, nats.UserInfo("worker", "w"))
+	refused, permitted := p.open(key("refused")), p.open(key("permitted"))
+	ctx := within(t, skaldtest.Timeout)
+	_, err := refused.Activity(ctx, []byte(`{}`)) // a class that is not permitted
+	require.NoError(t, err)
+	says(t, refused, publisher.ErrNotPermitted)
+	require.Error(t, refused.Close(within(t, 10*time.Millisecond)))
+	r, err := permitted.Error(ctx, "e", "")
+	require.NoError(t, err)
+	materialized(t, r)
+
+	px.Hold(true)
+	r, err = permitted.Error(ctx, "f", "")
+	require.NoError(t, err)
+	skaldtest.Eventually(t, skaldtest.Timeout, func() bool { return permitted.Err() != nil })
+	require.ErrorIs(t, permitted.Err(), publisher.ErrTimeout)
+	require.NotErrorIs(t, permitted.Err(), publisher.ErrNotPermitted)
+	px.Hold(false)
+	materialized(t, r)
+	p.shut()
+}
+
 // A server that takes messages and does not answer is a time-out, not more.
 func TestTrouble_Timeout(t *testing.T) {
 	t.Parallel()
