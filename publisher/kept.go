@@ -164,13 +164,13 @@ func (s *Session) leaveLocked(err error, items []item) {
 		}
 		items = nil
 	}
-	left := outbox.Session{State: s.stateLocked(), Entries: entriesOf(items)}
+	l := left{Session: outbox.Session{State: s.stateLocked(), Entries: entriesOf(items)}, err: s.remainder.Err}
 	if errors.Is(err, ErrForked) {
-		left.Stopped, left.Why = stoppedForked, err.Error()
+		l.Stopped, l.Why = stoppedForked, err.Error()
 		if errors.Is(err, ErrConflict) {
-			left.Stopped = stoppedConflict
+			l.Stopped = stoppedConflict
 		}
-		batch, err := s.box.Add(nil, left.State, nil)
+		batch, err := s.box.Add(nil, l.State, nil)
 		if err == nil {
 			err = batch.Wait()
 		}
@@ -180,7 +180,27 @@ func (s *Session) leaveLocked(err error, items []item) {
 	}
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
-	s.p.found[s.key] = &left
+	s.p.found[s.key] = &l
+}
+
+// left is what the outbox has of a session that is not open.
+type left struct {
+	outbox.Session
+	err error // why it is not materialized; nil if this process has not tried
+}
+
+// unconfirmed lists it.
+func (l *left) unconfirmed() Unconfirmed {
+	u := Unconfirmed{Key: l.Key, Messages: len(l.Entries), Err: l.err, Kept: true}
+	for i := range l.Entries {
+		if o := l.Entries[i].Last.Ordinal; o != 0 {
+			if u.FirstOrdinal == 0 {
+				u.FirstOrdinal = o
+			}
+			u.LastOrdinal = o
+		}
+	}
+	return u
 }
 
 // stopped is the error of a session that the outbox says must not go on.

@@ -102,14 +102,14 @@ func (p *Publisher) openLater(key bus.Key, adopt bool) (*Session, error) {
 	}
 	p.mu.Unlock()
 	if found != nil {
-		if err := stopped(found, p.o.Outbox); err != nil {
+		if err := stopped(&found.Session, p.o.Outbox); err != nil {
 			return nil, err
 		}
 	}
 	s = p.session(key)
 	s.open, s.adopted = true, adopt
 	if found != nil {
-		s.restore(found)
+		s.restore(&found.Session)
 	}
 	err := p.add(s)
 	if err == nil {

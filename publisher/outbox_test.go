@@ -209,6 +209,36 @@ func TestOutbox_CloseAndOpen(t *testing.T) {
 	require.Equal(t, names("m", 5), w.ids(key("s")))
 }
 
+// What a session was closed with is still not confirmed when the publisher is closed: whoever
+// looks only at that learns of it, and the next process sends it.
+func TestOutbox_CloseListsClosedSessions(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.stopNode()
+	o := publisher.Options{Outbox: t.TempDir()}
+	p := w.publisher(o)
+	s := p.open(key("s"))
+	say(t, s, names("m", 4))
+	require.Error(t, s.Close(within(t, 50*time.Millisecond)))
+	require.NoError(t, p.open(key("t")).Close(within(t, skaldtest.Timeout))) // it has nothing to list
+	for _, err := range []error{p.Close(within(t, skaldtest.Timeout)), <-p.done} {
+		var unconfirmed *publisher.UnconfirmedError
+		require.ErrorAs(t, err, &unconfirmed)
+		require.Len(t, unconfirmed.Sessions, 1)
+		u := unconfirmed.Sessions[0]
+		require.Equal(t, key("s"), u.Key)
+		require.Equal(t, 4, u.Messages)
+		require.Error(t, u.Err)
+		require.True(t, u.Kept)
+	}
+
+	w.startNode()
+	next := w.publisher(o)
+	<-next.Started()
+	next.shut()
+	require.Equal(t, names("m", 4), w.ids(key("s")))
+}
+
 // Two workers with copies of one outbox: the second learns it, by the count or by the
 // chain, keeps what it had, and does not go on by itself when it is started again.
 func TestOutbox_TwoWorkers(t *testing.T) {

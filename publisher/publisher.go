@@ -43,10 +43,10 @@ type Publisher struct {
 	mu        sync.Mutex
 	running   bool
 	sessions  map[bus.Key]*Session
-	found     map[bus.Key]*outbox.Session // in the outbox, of sessions that are not open
-	ready     []*Session                  // opened, and their loops are not started
-	bySubject map[string]*Session         // by the subject of hints
-	noted     map[error]time.Time         // when a trouble was logged, by its kind
+	found     map[bus.Key]*left   // in the outbox, of sessions that are not open
+	ready     []*Session          // opened, and their loops are not started
+	bySubject map[string]*Session // by the subject of hints
+	noted     map[error]time.Time // when a trouble was logged, by its kind
 	closeOnce sync.Once
 	flushOnce sync.Once
 }
@@ -90,7 +90,7 @@ func New(nc *nats.Conn, o Options) (*Publisher, error) {
 		sessions:  make(map[bus.Key]*Session),
 		bySubject: make(map[string]*Session),
 		noted:     make(map[error]time.Time),
-		found:     make(map[bus.Key]*outbox.Session),
+		found:     make(map[bus.Key]*left),
 	}
 	if o.Outbox == "" {
 		return p, nil
@@ -99,7 +99,7 @@ func New(nc *nats.Conn, o Options) (*Publisher, error) {
 		return nil, fmt.Errorf("publisher: %w", err)
 	}
 	for _, s := range p.box.Sessions() {
-		p.found[s.Key] = &s
+		p.found[s.Key] = &left{Session: s, err: stopped(&s, o.Outbox)}
 	}
 	return p, nil
 }
@@ -197,7 +197,8 @@ func (p *Publisher) serve(ctx, inner context.Context, changed <-chan nats.Status
 // ends, ends Run and waits for that. The error is nil if all of it is stored,
 // else an *[UnconfirmedError]. What is stored and not yet materialized is
 // INGEST's to keep and is not listed. With an outbox it waits until all is
-// materialized, and what is not is listed and goes on when the outbox is opened again. It may be called more than once, and
+// materialized, and what is not is listed and goes on when the outbox is opened again; so is
+// what the outbox holds of sessions that are not open, for which it does not wait. It may be called more than once, and
 // without Run. It does not close the connection.
 func (p *Publisher) Close(ctx context.Context) error {
 	if p.isRunning() {
@@ -245,7 +246,19 @@ func (p *Publisher) all() []*Session {
 // unconfirmed returns an *UnconfirmedError, nil if all is stored.
 func (p *Publisher) unconfirmed() error {
 	var e UnconfirmedError
-	for _, s := range p.all() {
+	var open []*Session
+	p.mu.Lock()
+	for _, s := range p.sessions {
+		open = append(open, s)
+	}
+	for k, l := range p.found {
+		// One that has ended and was not closed is in both, and says it itself.
+		if p.sessions[k] == nil && len(l.Entries) > 0 {
+			e.Sessions = append(e.Sessions, l.unconfirmed())
+		}
+	}
+	p.mu.Unlock()
+	for _, s := range open {
 		if u := s.unconfirmed(); u.Messages > 0 {
 			e.Sessions = append(e.Sessions, u)
 		}
