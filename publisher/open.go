@@ -28,7 +28,9 @@ import (
 // connection or not. A session of which the outbox has something goes on with that.
 // One that was found to be used by someone else, too, is ErrForked, and ErrConflict
 // if a count has shown it: its messages stay in the outbox, and nothing is sent any
-// more until someone has decided about them and taken the directory away.
+// more until someone has decided about them and taken the directory away. Of one that
+// Run has opened by itself, and that has ended since, the error says why, once: the next
+// call opens it anew, as after Close.
 func (p *Publisher) Session(ctx context.Context, key bus.Key) (*Session, error) {
 	if err := key.Check(); err != nil {
 		return nil, fmt.Errorf("open session: %w", err)
@@ -97,8 +99,14 @@ func (p *Publisher) openLater(key bus.Key, adopt bool) (*Session, error) {
 			return nil, ErrOpen
 		}
 		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s, s.err
+		err := s.err
+		s.mu.Unlock()
+		if err != nil {
+			// Nobody gets it, so nobody can close it: the next call opens it anew.
+			p.remove(s)
+			return nil, err
+		}
+		return s, nil
 	}
 	p.mu.Unlock()
 	if found != nil {

@@ -83,6 +83,34 @@ func TestOutbox_TellsOfFailures(t *testing.T) {
 	p.shut()
 }
 
+// A session that the outbox has opened by itself ends while nobody has it. Whoever opens it
+// then learns why, and is not told for ever after that it is open: nobody could close it.
+func TestOutbox_OpenWhatHasEnded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	failed := make(chan publisher.Failure, 10)
+	o := publisher.Options{Outbox: t.TempDir(), OnFailed: func(f publisher.Failure) { failed <- f }}
+	idle, err := publisher.New(w.nc, o) // nobody runs it, so what it accepts stays
+	require.NoError(t, err)
+	ctx := within(t, skaldtest.Timeout)
+	s, err := idle.Session(ctx, key("s"))
+	require.NoError(t, err)
+	say(t, s, []string{"one"})
+	require.Error(t, idle.Close(ctx))
+	skaldtest.Publish(t, w.js, key("s"), bus.ClassControl, `{"op":"forget"}`, nil)
+	w.settle()
+
+	p := w.publisher(o)
+	require.ErrorIs(t, (<-failed).Err, publisher.ErrForgotten)
+	_, err = p.Session(ctx, key("s"))
+	require.ErrorIs(t, err, publisher.ErrForgotten)
+	s = p.open(key("s"))
+	_, err = p.Session(ctx, key("s"))
+	require.ErrorIs(t, err, publisher.ErrOpen, "now somebody has it")
+	require.NoError(t, s.Close(ctx))
+	p.shut()
+}
+
 // Event ids that are older than half of the horizon are asked about before they are sent
 // again, and are not sent if the bus has them.
 func TestOutbox_AsksForOldIDs(t *testing.T) {
