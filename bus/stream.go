@@ -38,9 +38,13 @@ const (
 	// MinIngestBytes is the smallest bound that is tried by itself.
 	MinIngestBytes = 64 << 20
 	// PayloadReserve is what INGEST's largest message stays below the server's
-	// payload limit, so that every fact derived from it fits: the wire form's
-	// own members with two escaped ids, and the headers.
+	// payload limit and MaxRecord, so that every fact derived from it fits: the
+	// wire form's own members with two escaped ids, and the headers.
 	PayloadReserve = 16 << 10
+	// MaxRecord is the most bytes that JetStream stores for one message, subject and
+	// headers included, whatever the server's payload limit (nats-server, filestore.go,
+	// rlBadThresh).
+	MaxRecord = 32 << 20
 	// minDuplicates is the smallest window JetStream allows. Skald does not use
 	// it: JetStream drops equal ids of different sessions with a success.
 	minDuplicates = 100 * time.Millisecond
@@ -69,6 +73,10 @@ type Streams struct {
 	Differs []string
 }
 
+// MaxMessage returns how many bytes, headers included, a message in INGEST may have on
+// a server with this payload limit, so that EVENTS takes every fact derived from it.
+func MaxMessage(payloadLimit int64) int64 { return min(payloadLimit, MaxRecord) - PayloadReserve }
+
 // NewID returns an id for an epoch or a stream: 13 characters a-z 2-7, random.
 func NewID() string { return strings.ToLower(rand.Text()[:13]) }
 
@@ -80,7 +88,7 @@ func (s Subjects) ingestConfig(o StreamOptions, epoch string) jetstream.StreamCo
 		Retention:          jetstream.LimitsPolicy,
 		Discard:            jetstream.DiscardNew,
 		MaxBytes:           o.IngestBytes,
-		MaxMsgSize:         int32(min(o.MaxPayload-PayloadReserve, 1<<31-1)),
+		MaxMsgSize:         int32(MaxMessage(o.MaxPayload)),
 		Storage:            jetstream.FileStorage,
 		Replicas:           o.Replicas,
 		Duplicates:         minDuplicates,
@@ -165,9 +173,9 @@ func (s Subjects) Open(ctx context.Context, js jetstream.JetStream, o StreamOpti
 	if err := s.Check(inCfg, evCfg); err != nil {
 		return out, err
 	}
-	if most := o.MaxPayload - PayloadReserve; inCfg.MaxMsgSize <= 0 || int64(inCfg.MaxMsgSize) > most {
-		return out, fmt.Errorf("%w: stream %s: max_msg_size is %d, must be from 1 to %d (the server's payload limit less %d): a fact could be too large for EVENTS",
-			ErrStreamSettings, inCfg.Name, inCfg.MaxMsgSize, most, PayloadReserve)
+	if most := MaxMessage(o.MaxPayload); inCfg.MaxMsgSize <= 0 || int64(inCfg.MaxMsgSize) > most {
+		return out, fmt.Errorf("%w: stream %s: max_msg_size is %d, must be from 1 to %d (the server's payload limit, or the %d bytes that JetStream stores, less %d): a fact could be too large for EVENTS",
+			ErrStreamSettings, inCfg.Name, inCfg.MaxMsgSize, most, MaxRecord, PayloadReserve)
 	}
 	if out.IngestID == "" {
 		return out, fmt.Errorf("%w: stream %s: metadata %s is missing", ErrStreamSettings, inCfg.Name, MetaIngestID)

@@ -278,40 +278,6 @@ func TestOpen_SmallDisk(t *testing.T) {
 	require.ErrorContains(t, err, "create stream C_INGEST")
 }
 
-// Whatever fits into INGEST fits into EVENTS with the fact's own members and the
-// longest ids; what is larger is refused at once.
-func TestOpen_Sizes(t *testing.T) {
-	t.Parallel()
-	_, js := skaldtest.Connect(t, skaldtest.Server(t))
-	st := skaldtest.Streams(t, js)
-	s := skaldtest.Subjects(t)
-	most := int(st.Ingest.CachedInfo().Config.MaxMsgSize)
-	longest := make([]byte, bus.MaxID)
-	for i := range longest {
-		longest[i] = '"' // a byte that grows in the subject and in JSON
-	}
-	k := bus.Key{Workspace: string(longest), Session: string(longest)}
-	require.NoError(t, k.Check())
-	body := append([]byte(`{"x":"`), make([]byte, most)...)
-	for i := 6; i < len(body); i++ {
-		body[i] = 'x'
-	}
-	copy(body[most-2:], `"}`)
-	_, err := js.Publish(t.Context(), s.Ingest(k, bus.ClassProjection), body[:most])
-	require.NoError(t, err)
-	_, err = js.Publish(t.Context(), s.Ingest(k, bus.ClassProjection), body[:most+1])
-	require.Error(t, err)
-
-	e := bus.Event{Seq: bus.MaxSeq, Session: k.Session, Workspace: k.Workspace, RecordedAt: -1 << 63, StoredAt: -1 << 63, Type: bus.TypeActivityChanged, Data: body[:most]}
-	m := &nats.Msg{Subject: s.Event(k, e.Type), Data: e.AppendJSON(nil), Header: nats.Header{}}
-	bus.Origin{Seq: bus.MaxSeq, Time: 1<<63 - 1, Index: 1<<31 - 1}.SetHeaders(m.Header)
-	bus.Source{Chain: bus.ChainPosition{Ordinal: 1<<63 - 1, Digest: bus.Digest{1}}}.SetHeaders(m.Header)
-	m.Header.Set(bus.HeaderEpoch, st.Epoch)
-	m.Header.Set(bus.HeaderTrace, "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
-	_, err = js.PublishMsg(t.Context(), m)
-	require.NoError(t, err)
-}
-
 func TestOpen_BadOptions(t *testing.T) {
 	t.Parallel()
 	_, js := skaldtest.Connect(t, skaldtest.Server(t))

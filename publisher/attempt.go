@@ -161,5 +161,5 @@ func (p *Publisher) limit() int {
 	if most == 0 {
 		most = unknownPayload
 	}
-	return int(most) - bus.PayloadReserve - headerReserve
+	return int(bus.MaxMessage(most)) - headerReserve
 }

@@ -55,8 +55,8 @@ var (
 	ErrRejected = errors.New("message was rejected")
 	// ErrRunning: Run was called a second time.
 	ErrRunning = errors.New("publisher has run already")
-	// ErrTooLarge: the message does not fit into the server's payload limit less
-	// [bus.PayloadReserve], or into what INGEST takes.
+	// ErrTooLarge: the message does not fit into [bus.MaxMessage] of the server's
+	// payload limit, or into what INGEST takes.
 	ErrTooLarge = errors.New("message is too large")
 )
 

@@ -50,9 +50,9 @@ func newSender(e env, conn *target.NATS, o publishOptions) (*sender, error) {
 	if s.pub, err = publisher.New(conn.Conn(), po); err != nil {
 		return nil, err
 	}
-	s.most = conn.Conn().MaxPayload() - bus.PayloadReserve
+	s.most = bus.MaxMessage(conn.Conn().MaxPayload())
 	if conn.Conn().MaxPayload() == 0 {
-		s.most = 1<<20 - bus.PayloadReserve // what a server takes by default; this one is not known yet
+		s.most = bus.MaxMessage(1 << 20) // what a server takes by default; this one is not known yet
 	}
 	go func() { s.done <- s.pub.Run(context.Background()) }()
 	<-s.pub.Started() // so that what an earlier run has left is waited for
