@@ -155,8 +155,9 @@ func (b *backoff) reset() { b.d = 0 }
 // before there was a connection to one.
 const unknownPayload = 1 << 20
 
-// limit returns the most bytes that a message's body may have.
-func (p *Publisher) limit() int {
+// MaxBody returns the most bytes that a message's body may have without being ErrTooLarge
+// at once. It follows the server that the publisher is connected to.
+func (p *Publisher) MaxBody() int {
 	most := p.nc.MaxPayload()
 	if most == 0 {
 		most = unknownPayload

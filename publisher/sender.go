@@ -150,7 +150,7 @@ func (s *Session) againLocked() {
 
 // pageLimit is the most bytes of a page with more than one event.
 func (s *Session) pageLimit() int {
-	most := s.p.limit()
+	most := s.p.MaxBody()
 	if learned := int(s.p.pageMost.Load()); learned > 0 {
 		most = min(most, learned)
 	}

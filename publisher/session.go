@@ -165,7 +165,7 @@ func (s *Session) Save(ctx context.Context, record Record) (*Receipt, error) {
 }
 
 func (p *Publisher) fits(size int) error {
-	if most := p.limit(); size > most {
+	if most := p.MaxBody(); size > most {
 		return fmt.Errorf("%w: %d bytes, this server takes %d", ErrTooLarge, size, most)
 	}
 	return nil

@@ -76,8 +76,8 @@ func parseMessage(line []byte, defaults message) (message, error) {
 }
 
 // check reports what would be refused or rejected for certain, before it is sent.
-// most bounds headers and body in bytes.
-func (m *message) check(most int64) error {
+// most bounds the body in bytes.
+func (m *message) check(most int) error {
 	if err := m.key.Check(); err != nil {
 		return err
 	}
@@ -95,8 +95,8 @@ func (m *message) check(most int64) error {
 	if err := bus.CheckBody(m.class, body); err != nil {
 		return bodyError{m.class, err}
 	}
-	if n := int64(len(body) + headerReserve); n > most {
-		return fmt.Errorf("body: is %d bytes long, this server takes at most %d", len(body), most-headerReserve)
+	if len(body) > most {
+		return fmt.Errorf("body: is %d bytes long, this server takes at most %d", len(body), most)
 	}
 	return nil
 }
@@ -113,9 +113,6 @@ type bodyError struct {
 func (b bodyError) Error() string        { return fmt.Sprintf("body of class %s: %v", b.class, b.err) }
 func (b bodyError) Unwrap() error        { return b.err }
 func (b bodyError) Is(target error) bool { return target == errBody }
-
-// headerReserve is more than the headers of a message come to.
-const headerReserve = 256
 
 func (m *message) headers() nats.Header {
 	h := nats.Header{}

@@ -108,18 +108,20 @@ with the same directory. At the end of the input the command waits for that; wit
 			return err
 		}
 		if !single {
-			return p.run(ctx, newLines(e.stdin, int(p.most)+maxLineOverhead), m)
+			return p.run(ctx, newLines(e.stdin, p.pub.MaxBody()+maxLineOverhead), m)
 		}
+		most := p.pub.MaxBody()
 		m.body = []byte(body)
 		if body == "-" {
-			if m.body, err = io.ReadAll(io.LimitReader(e.stdin, p.most+1)); err != nil {
+			read := most + maxLineOverhead // white space does not count
+			if m.body, err = io.ReadAll(io.LimitReader(e.stdin, int64(read)+1)); err != nil {
 				return p.give(fmt.Errorf("read standard input: %w", err))
 			}
-			if int64(len(m.body)) > p.most { // the rest was not read, and what was is not the message
-				return p.give(usage("body: is more than %d bytes long, this server takes at most %d", p.most, p.most-headerReserve))
+			if len(m.body) > read { // the rest was not read, and what was is not the message
+				return p.give(usage("body: is more than %d bytes long, this server takes at most %d", read, most))
 			}
 		}
-		if err := m.check(p.most); err != nil {
+		if err := m.check(most); err != nil {
 			if errors.Is(err, errBody) && !f.Changed("class") {
 				err = fmt.Errorf("%w; the class is activity unless --class says another", err)
 			}

@@ -207,7 +207,7 @@ func (s *sender) parse(in input, defaults message) (m message, err error) {
 		return m, nil
 	}
 	if m, err = parseMessage(in.line, defaults); err == nil {
-		err = m.check(s.most)
+		err = m.check(s.pub.MaxBody()) // the publisher's own bound: it refuses a whole group for one that is larger
 	}
 	return m, err
 }

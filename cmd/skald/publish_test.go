@@ -155,6 +155,24 @@ func TestPublish_Lines(t *testing.T) {
 	require.Contains(t, p.get("/api/v1/status"), `"rejects":0`, "what is wrong for certain is not sent")
 }
 
+// The check of a line left less room for the headers than the publisher does, which takes
+// all lines that were read together or none: one that was too large by less than that was
+// passed on, and five good ones behind it were said to be too large, too.
+func TestPublish_LineAtTheLimit(t *testing.T) {
+	t.Parallel()
+	p := startServe(t, t.TempDir())
+	for short, wrong := range map[int]int{256: 1, 512: 1, 767: 1, 768: 0} { // of what INGEST takes
+		large := fmt.Sprintf(`{"message":%q}`, strings.Repeat("x", 8<<20-16<<10-short-len(`{"message":""}`)))
+		in := fmt.Sprintf(`{"body":%s}`, large) + strings.Repeat("\n"+`{"body":{"message":"small"}}`, 5)
+		r := cliIn(in, "publish", "--server", p.nats, "--session", "s", "--class", "error")
+		require.Len(t, split(r.stdout), 6-wrong, r.stderr)
+		if wrong > 0 {
+			require.Contains(t, r.stderr, fmt.Sprintf("skald: line 1: body: is %d bytes long, this server takes at most %d\n", len(large), 8<<20-16<<10-768))
+			require.Contains(t, r.stderr, "skald: 5 stored, 0 not acknowledged, 1 wrong")
+		}
+	}
+}
+
 // Many lines keep their order, each acknowledged once.
 func TestPublish_KeepsOrder(t *testing.T) {
 	t.Parallel()

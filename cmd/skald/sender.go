@@ -27,7 +27,6 @@ type sender struct {
 	env  env
 	conn *target.NATS
 	pub  *publisher.Publisher
-	most int64 // bytes of a message's headers and body
 
 	done     chan error // of the publisher's Run
 	sessions map[bus.Key]*publisher.Session
@@ -49,10 +48,6 @@ func newSender(e env, conn *target.NATS, o publishOptions) (*sender, error) {
 	var err error
 	if s.pub, err = publisher.New(conn.Conn(), po); err != nil {
 		return nil, err
-	}
-	s.most = bus.MaxMessage(conn.Conn().MaxPayload())
-	if conn.Conn().MaxPayload() == 0 {
-		s.most = bus.MaxMessage(1 << 20) // what a server takes by default; this one is not known yet
 	}
 	go func() { s.done <- s.pub.Run(context.Background()) }()
 	<-s.pub.Started() // so that what an earlier run has left is waited for

@@ -56,7 +56,7 @@ func TestBadInput_PublishLines(t *testing.T) {
 		{line("control", `{"op":"prune"}`), `body of class control: op: must be "forget" or "resync"`},
 		{line("projection", `{"events":[]}`), "body of class projection: events: must hold 1 to 128 events, holds none"},
 		{line("projection", j.page(129)), "body of class projection: events: must hold 1 to 128 events, holds more"},
-		{line("error", `{"message":"`+strings.Repeat("x", 8<<20-16<<10)+`"}`), fmt.Sprintf("body: is %d bytes long, this server takes at most %d", 8<<20-16<<10+14, 8<<20-16<<10-256)},
+		{line("error", `{"message":"`+strings.Repeat("x", 8<<20-16<<10)+`"}`), fmt.Sprintf("body: is %d bytes long, this server takes at most %d", 8<<20-16<<10+14, 8<<20-16<<10-768)},
 		{line("error", `{"message":"`+strings.Repeat("x", 9<<20)+`"}`), "line is too long, at most"},
 	}
 	var in strings.Builder
