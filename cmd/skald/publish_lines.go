@@ -46,8 +46,8 @@ func read(in *lines, out chan<- []input, gone <-chan struct{}) {
 	}
 }
 
-// counts of lines.
-type counts struct{ wrong, acknowledged, failed int }
+// counts of lines; kept are those of the failed that the outbox has and sends.
+type counts struct{ wrong, acknowledged, failed, kept int }
 
 // send publishes a single message and waits for its acknowledgement.
 func (s *sender) send(ctx context.Context, m message) (*accepted, publisher.Outcome, error) {
@@ -117,6 +117,7 @@ func (s *sender) run(ctx context.Context, in *lines, defaults message) error {
 	}
 	c.wrong += left.wrong
 	c.failed += left.failed
+	c.kept += left.kept
 	if err == nil {
 		err = failure
 	}
@@ -189,7 +190,10 @@ func (s *sender) handOver(ctx context.Context, inputs <-chan []input, defaults m
 			case <-ctx.Done():
 			}
 			// Nor those behind it: what is acknowledged has no holes.
-			c.failed += len(all) - i
+			for _, a := range all[i:] {
+				c.failed++
+				c.kept += s.keeps(a, a.err)
+			}
 			return c, end
 		}
 		if end != nil {
@@ -235,23 +239,39 @@ func (s *sender) collect(ctx context.Context, queue <-chan *accepted, c *counts,
 				stop()
 			}
 		}
-		switch {
-		case err == nil:
+		if err == nil {
 			c.acknowledged++
+			continue
+		}
+		c.failed++
+		c.kept += s.keeps(a, err)
+		switch {
 		case errors.Is(err, errNoAnswer):
-			c.failed++
 			s.say("skald: line %d: not acknowledged, and no more is read: %v", a.line, err)
 			failure = errSaid
 			stop()
 			cancel()
 		case ctx.Err() != nil, errors.Is(err, publisher.ErrClosed), errors.Is(err, context.Canceled):
-			c.failed++ // counted in the end
+			// Counted in the end.
 		default:
-			c.failed++
 			s.say("skald: line %d: not acknowledged: %v", a.line, err)
 		}
 	}
 	return failure
+}
+
+// keeps returns 1 if the message, which failed, is in the outbox and sent by the next run.
+func (s *sender) keeps(a *accepted, failed error) int {
+	if s.outbox == "" || a.err != nil {
+		return 0
+	}
+	// What is final is released, or stays with a session that does not go on by itself.
+	for _, final := range []error{publisher.ErrForgotten, publisher.ErrForked, publisher.ErrNotKept, publisher.ErrRejected, publisher.ErrTooLarge} {
+		if errors.Is(failed, final) {
+			return 0
+		}
+	}
+	return 1
 }
 
 // sum says how it went and makes the command's error of it.
@@ -266,7 +286,7 @@ func (s *sender) sum(c counts, err error, interrupted bool) error {
 	case bad || err != nil:
 		s.say("skald: %d %s, %d not acknowledged, %d wrong", c.acknowledged, s.publishOptions.wait, c.failed, c.wrong)
 		if c.failed > 0 && s.outbox != "" {
-			s.say("skald: what was not acknowledged is in the outbox %s and sent by the next run with it", s.outbox)
+			s.say("skald: not acknowledged: %d in the outbox %s, sent by the next run with it; %d not kept", c.kept, s.outbox, c.failed-c.kept)
 		}
 	case c.acknowledged == 0 && s.outbox == "":
 		s.say("skald: 0 stored, standard input has no lines")

@@ -349,3 +349,34 @@ func TestPublish_ServerRefuses(t *testing.T) {
 		return strings.Contains(p.get("/api/v1/status"), `"latest_seq":2`)
 	})
 }
+
+// With an outbox, all lines that were not acknowledged were said to be in it and to be sent
+// by the next run, also one that INGEST does not take for its size, which is released.
+func TestPublish_OutboxSaysWhatItKeeps(t *testing.T) {
+	t.Parallel()
+	s := startServe(t, t.TempDir())
+	js := s.jetStream()
+	st, err := js.Stream(short(t), "SKALD_INGEST")
+	require.NoError(t, err)
+	cfg := st.CachedInfo().Config
+	cfg.MaxMsgSize, cfg.MaxBytes = 1000, 1 // full for what is not too large
+	_, err = js.UpdateStream(short(t), cfg)
+	require.NoError(t, err)
+	outbox := t.TempDir()
+	p := command(t, "publish", "--server", s.nats, "--class", "error", "--outbox", outbox)
+	p.cmd.Stdin = strings.NewReader(`{"session_id":"a","event_id":"e","body":{"message":"` + strings.Repeat("x", 2000) + `"}}` + "\n" +
+		`{"session_id":"b","body":{"message":"x"}}` + "\n" + `{"session_id":"b","body":{"message":"y"}}`)
+	p.start()
+	p.says("skald: line 1: not acknowledged: ")
+	p.signal(os.Interrupt)
+	require.Equal(t, exitFailed, p.ends())
+	require.Contains(t, p.text(), "skald: 0 stored, 3 not acknowledged, 0 wrong")
+	require.Contains(t, p.text(), "skald: not acknowledged: 2 in the outbox "+outbox+", sent by the next run with it; 1 not kept")
+
+	cfg.MaxBytes = 100_000_000
+	_, err = js.UpdateStream(short(t), cfg)
+	require.NoError(t, err)
+	require.Empty(t, cli("publish", "--server", s.nats, "--outbox", outbox).ok(t))
+	s.settle()
+	require.Len(t, split(cli("events", "--url", s.http, "--after-seq", "0").ok(t)), 2)
+}
