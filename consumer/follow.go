@@ -29,8 +29,9 @@ type reading struct {
 	table  *table                      // where history is paged from; nil if only EVENTS is read
 	idle   func(context.Context) error // called when nothing has come for a while; may be nil
 
-	begun  bool
-	opened bool // the present session has opened a source
+	begun bool
+	// doubted is when what was read began to seem lost, zero since reading goes on.
+	doubted time.Time
 	// known is the number up to which nothing that we read can be missing: what
 	// came last, or where EVENTS ended when nothing was left to come.
 	known uint64
@@ -39,14 +40,9 @@ type reading struct {
 // follow reads until something final happens, and begins again after anything else.
 func (f *reading) follow(ctx context.Context) error {
 	var wait backoff
-	var doubted time.Time
 	for {
 		before := f.c.Cursor()
-		f.opened = false
 		err := f.session(ctx)
-		if f.opened {
-			doubted = time.Time{} // what was doubted before has passed
-		}
 		if errors.Is(err, errFarBehind) {
 			continue // the next session pages
 		}
@@ -61,14 +57,14 @@ func (f *reading) follow(ctx context.Context) error {
 			return err
 		}
 		if doubtful(err) || !f.begun && errors.Is(err, errNoTable) {
-			if doubted.IsZero() {
-				doubted = time.Now()
+			if f.doubted.IsZero() {
+				f.doubted = time.Now()
 			}
-			if !f.begun && !errors.Is(err, errNoTable) || time.Since(doubted) > doubtFor {
+			if !f.begun && !errors.Is(err, errNoTable) || time.Since(f.doubted) > doubtFor {
 				return err
 			}
 		} else {
-			doubted = time.Time{}
+			f.doubted = time.Time{}
 		}
 		if f.c.Cursor() != before || errors.Is(err, bus.ErrBehind) {
 			wait.reset() // a store that is behind has made us wait
@@ -134,7 +130,7 @@ func (f *reading) session(ctx context.Context) error {
 		return err
 	}
 	defer s.close()
-	f.opened = true
+	f.doubted = time.Time{}
 	if !f.begun {
 		f.c.begin(at)
 		f.begun = true

@@ -90,7 +90,7 @@ func (c *Consumer) acquire(ctx context.Context) (*lease, error) {
 // inUse returns ErrInUse if the present holder lives, as seen waited after the
 // first look.
 func (l *lease) inUse(ctx context.Context, waited time.Duration) error {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := bounded(ctx, leaseTimeout)
 	defer cancel()
 	other, err := l.c.js.Consumer(ctx, l.c.stream, l.name)
 	if err != nil {
@@ -104,13 +104,13 @@ func (l *lease) inUse(ctx context.Context, waited time.Duration) error {
 }
 
 // bounded returns a context for one question.
-func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, leaseTimeout, fmt.Errorf("no answer within %s", leaseTimeout))
+func bounded(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
 }
 
 // create makes the lease, or finds it still there.
 func (l *lease) create(ctx context.Context) error {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := bounded(ctx, leaseTimeout)
 	defer cancel()
 	workspace := bus.AdminToken
 	if l.c.o.Workspace != "" {
@@ -167,7 +167,7 @@ func (l *lease) keep(ctx context.Context) error {
 // pull lets a request wait at the server. Its answer, that there is nothing, says
 // that the lease was alive when the request came.
 func (l *lease) pull(ctx context.Context) error {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := bounded(ctx, leaseTimeout)
 	defer cancel()
 	body := fmt.Sprintf(`{"batch":1,"expires":%d}`, leasePull.Nanoseconds())
 	reply, err := l.c.js.Conn().RequestWithContext(ctx, bus.APIPrefix(l.c.js)+"CONSUMER.MSG.NEXT."+l.c.stream+"."+l.name, []byte(body))
@@ -184,7 +184,7 @@ func (l *lease) pull(ctx context.Context) error {
 
 // confirm returns jetstream.ErrConsumerExists if the lease is another's.
 func (l *lease) confirm(ctx context.Context) error {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := bounded(ctx, leaseTimeout)
 	defer cancel()
 	there, err := l.c.js.Consumer(ctx, l.c.stream, l.name)
 	if err == nil && there.CachedInfo().Config.Description != l.holder {

@@ -14,18 +14,27 @@ import (
 	"github.com/skaldbus/skald/internal/skaldtest"
 )
 
-// deaf is a JetStream that hears no answer to its next question for a lease.
+// deaf is a JetStream that hears no answer to its next question for a lease, or to its
+// next writing of a position.
 type deaf struct {
 	jetstream.JetStream
-	next atomic.Bool
+	lease, position atomic.Bool
 }
 
 func (d *deaf) Consumer(ctx context.Context, stream, name string) (jetstream.Consumer, error) {
-	if strings.HasSuffix(name, "=lease") && d.next.CompareAndSwap(true, false) {
+	if strings.HasSuffix(name, "=lease") && d.lease.CompareAndSwap(true, false) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
 	return d.JetStream.Consumer(ctx, stream, name)
+}
+
+func (d *deaf) ResetConsumerToSequence(ctx context.Context, stream, name string, seq uint64) (*jetstream.ConsumerResetResponse, error) {
+	if d.position.CompareAndSwap(true, false) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return d.JetStream.ResetConsumerToSequence(ctx, stream, name, seq)
 }
 
 // An answer that goes down with a connection is not waited for until the lease has lapsed.
@@ -37,32 +46,14 @@ func TestRun_LeaseOutlivesALostAnswer(t *testing.T) {
 	d := &deaf{JetStream: js}
 	first := w.read(d, consumer.Options{Durable: "d"}, nil)
 	first.reach(3)
-	d.next.Store(true)
-	skaldtest.Eventually(t, skaldtest.Timeout, func() bool { return !d.next.Load() })
+	d.lease.Store(true)
+	skaldtest.Eventually(t, skaldtest.Timeout, func() bool { return !d.lease.Load() })
 	second := w.read(w.js, consumer.Options{Durable: "d"}, nil)
 	require.ErrorIs(t, second.wait(), consumer.ErrInUse)
 	w.fail(keyA, 3)
 	first.reach(6)
 	first.finish()
 	require.Equal(t, span(1, 6), first.seqs())
-}
-
-// forgetful loses the answer to the next writing of a position.
-type forgetful struct {
-	jetstream.JetStream
-	next atomic.Bool
-}
-
-func (f *forgetful) ResetConsumerToSequence(ctx context.Context, stream, name string, seq uint64) (*jetstream.ConsumerResetResponse, error) {
-	if !f.next.CompareAndSwap(true, false) {
-		return f.JetStream.ResetConsumerToSequence(ctx, stream, name, seq)
-	}
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-time.After(5 * time.Second): // jetstream's own timeout
-		return nil, context.DeadlineExceeded
-	}
 }
 
 // An answer that goes down with a connection keeps nobody from writing the position soon
@@ -72,8 +63,8 @@ func TestRun_PositionOutlivesALostAnswer(t *testing.T) {
 	w := newWorld(t)
 	w.fail(keyA, 1)
 	_, js := w.connect()
-	f := &forgetful{JetStream: js}
-	r := w.read(f, consumer.Options{Durable: "d"}, nil)
+	d := &deaf{JetStream: js}
+	r := w.read(d, consumer.Options{Durable: "d"}, nil)
 	r.reach(1)
 	last := uint64(1)
 	written := func() {
@@ -82,7 +73,7 @@ func TestRun_PositionOutlivesALostAnswer(t *testing.T) {
 		w.saved("d", last)
 	}
 	skaldtest.InTime(t, 10*time.Second, func() {
-		for f.next.Store(true); f.next.Load(); {
+		for d.position.Store(true); d.position.Load(); {
 			written()
 		}
 		written() // behind the one that was lost

@@ -141,7 +141,7 @@ func (c *Consumer) keepSaved(ctx context.Context, l *lease) {
 // took with it is not answered either. It returns how long the one took that was answered.
 func (c *Consumer) trySave(ctx context.Context, at bus.Cursor, limit time.Duration) (took time.Duration, err error) {
 	within := func(do func(ctx context.Context) error) {
-		ctx, cancel := context.WithTimeout(ctx, limit)
+		ctx, cancel := bounded(ctx, limit)
 		defer cancel()
 		began := time.Now()
 		err = do(ctx)

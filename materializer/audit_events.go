@@ -141,7 +141,7 @@ func (a *auditor) judge(ctx context.Context, seq uint64) (*Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := a.entry(ctx, seq)
+	e, err := a.m.entryAt(ctx, a.streams.Events, seq)
 	if err != nil {
 		return nil, err
 	}

@@ -128,7 +128,7 @@ func (a *auditor) holds(ctx context.Context, o bus.Origin) (bool, error) {
 func (a *auditor) epochs(ctx context.Context, seqs ...uint64) (string, string, error) {
 	var of [2]string
 	for i, seq := range seqs {
-		e, err := a.entry(ctx, seq)
+		e, err := a.m.entryAt(ctx, a.streams.Events, seq)
 		if err != nil {
 			return "", "", err
 		}
@@ -137,18 +137,6 @@ func (a *auditor) epochs(ctx context.Context, seqs ...uint64) (string, string, e
 		}
 	}
 	return of[0], of[1], nil
-}
-
-// entry returns the message of EVENTS under a number, nil if there is none.
-func (a *auditor) entry(ctx context.Context, seq uint64) (*entry, error) {
-	raw, err := a.m.getMsg(ctx, a.streams.Events, seq, false)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("look for EVENTS %d: %w", seq, err)
-	}
-	return a.m.parseEntry(raw.Sequence, raw.Subject, raw.Header, raw.Data), nil
 }
 
 // reached compares what a row was deduplicated by with the session's chain and counts.

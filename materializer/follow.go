@@ -240,14 +240,15 @@ func (a *attempt) missing(ctx context.Context, m *message) (func(index int) bool
 // What is no fact may come behind it. It looks no further back than the table reached when
 // the attempt began, since all of the message at hand comes behind that.
 func (a *attempt) knowEnd(ctx context.Context) error {
-	for n := a.end.seq; !a.end.known && n > 0; n-- {
-		e, err := a.m.entryAt(ctx, n)
-		switch {
-		case err != nil:
+	if a.end.known {
+		return nil
+	}
+	for n := a.end.seq; n > 0 && (n == a.end.seq || n > a.from); n-- {
+		e, err := a.m.entryAt(ctx, a.m.o.Streams.Events, n)
+		if err != nil {
 			return err
-		case e != nil && e.ours:
-			a.end.known, a.end.origin = true, e.row.Origin
-		case e == nil:
+		}
+		if e == nil {
 			if a.end.origin, err = a.m.removedEnd(ctx, n); err != nil {
 				return err
 			}
@@ -257,9 +258,11 @@ func (a *attempt) knowEnd(ctx context.Context) error {
 				return fmt.Errorf("EVENTS %d to %d are gone, and nobody has written down what its end came from: nothing is appended until it goes on, or the store is restored from one that has these rows",
 					a.from+1, n)
 			}
-			a.end.known, a.end.gone = true, n
+			a.end.gone = n
+			break
 		}
-		if n <= a.from+1 {
+		if e.ours {
+			a.end.origin = e.row.Origin
 			break
 		}
 	}
@@ -268,8 +271,8 @@ func (a *attempt) knowEnd(ctx context.Context) error {
 }
 
 // entryAt returns the message under a number of EVENTS, nil if it is gone.
-func (m *Materializer) entryAt(ctx context.Context, seq uint64) (*entry, error) {
-	raw, err := m.getMsg(ctx, m.o.Streams.Events, seq, false)
+func (m *Materializer) entryAt(ctx context.Context, events jetstream.Stream, seq uint64) (*entry, error) {
+	raw, err := m.getMsg(ctx, events, seq, false)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil, nil
 	}

@@ -122,18 +122,26 @@ func TestCrash_EventsHoldsWhatNoMaterializerWrote(t *testing.T) {
 	n.stop()
 }
 
-// The removal of a forgotten session takes EVENTS' last message. What that came from
-// is written down first, so that a store from before does not append it again.
-func TestFollow_EndRemoved(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	n := w.node()
+// newWorldBefore returns a world with one fact, which stays, and a copy of the store that a
+// test goes back to.
+func newWorldBefore(t *testing.T) (w *world, n *node, old string) {
+	t.Helper()
+	w = newWorld(t)
+	n = w.node()
 	w.fail(beta, "stays")
 	n.start(nil)
 	n.catchUp()
 	n.stop()
-	old := n.path + ".old"
+	old = n.path + ".old"
 	n.copyTo(old)
+	return w, n, old
+}
+
+// The removal of a forgotten session takes EVENTS' last message. What that came from
+// is written down first, so that a store from before does not append it again.
+func TestFollow_EndRemoved(t *testing.T) {
+	t.Parallel()
+	w, n, old := newWorldBefore(t)
 
 	w.fail(alpha, "goes")
 	w.fail(alpha, "goes as well") // EVENTS then ends with a message later than the one before
@@ -170,14 +178,7 @@ func TestFollow_EndRemovedBelowForeign(t *testing.T) {
 	for _, before := range []bool{true, false} {
 		t.Run(fmt.Sprintf("before=%v", before), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			n := w.node()
-			w.fail(beta, "stays")
-			n.start(nil)
-			n.catchUp()
-			n.stop()
-			old := n.path + ".old"
-			n.copyTo(old)
+			w, n, old := newWorldBefore(t)
 
 			foreign := func() {
 				for range 2 {

@@ -202,7 +202,7 @@ func (m *Materializer) findReturned(ctx context.Context, after int64) (next int6
 // first: without that nobody could tell whether a message that was appended to
 // its end still has to be.
 func (m *Materializer) removeMessage(ctx context.Context, seq uint64, item *store.RemovalItem) error {
-	e, err := m.entryAt(ctx, seq)
+	e, err := m.entryAt(ctx, m.o.Streams.Events, seq)
 	if err != nil || e == nil {
 		return err
 	}

@@ -99,14 +99,13 @@ func (m *Materializer) compareLastRow(ctx context.Context, upTo uint64) error {
 	if row == nil {
 		return nil
 	}
-	raw, err := m.getMsg(ctx, m.o.Streams.Events, row.Seq, false)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
+	e, err := m.entryAt(ctx, m.o.Streams.Events, row.Seq)
+	if err != nil {
+		return err
+	}
+	if e == nil {
 		return nil // aged out, or its session is being removed
 	}
-	if err != nil {
-		return fmt.Errorf("read EVENTS %d: %w", row.Seq, err)
-	}
-	e := m.parseEntry(raw.Sequence, raw.Subject, raw.Header, raw.Data)
 	if !e.ours || e.row.Key != row.Key || e.row.Origin != row.Origin || !bytes.Equal(e.row.Data, row.Data) {
 		return fmt.Errorf("%w: number %d is another message in EVENTS than in the table; EVENTS was restored from another time and has gone on, or replaced: stop, and run skald repair, which shows what differs and sets it right",
 			ErrEventsDiffer, row.Seq)

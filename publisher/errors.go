@@ -96,6 +96,18 @@ type Unconfirmed struct {
 	Kept bool
 }
 
+// add counts a message; its ordinal is 0 if it has no chain.
+func (u *Unconfirmed) add(ordinal uint64) {
+	u.Messages++
+	if ordinal == 0 {
+		return
+	}
+	if u.FirstOrdinal == 0 {
+		u.FirstOrdinal = ordinal
+	}
+	u.LastOrdinal = ordinal
+}
+
 // UnconfirmedError lists what was accepted and is not known to be stored.
 type UnconfirmedError struct{ Sessions []Unconfirmed }
 

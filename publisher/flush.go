@@ -143,25 +143,16 @@ func (s *Session) unconfirmed() Unconfirmed {
 
 func (s *Session) unconfirmedLocked() Unconfirmed {
 	u := Unconfirmed{Key: s.key, Err: s.trouble, Kept: s.box != nil}
-	add := func(r *Receipt) {
-		u.Messages++
-		if r.ordinal != 0 {
-			if u.FirstOrdinal == 0 {
-				u.FirstOrdinal = r.ordinal
-			}
-			u.LastOrdinal = r.ordinal
-		}
-	}
 	for _, m := range s.sent {
 		if m.stored && !m.again && s.box == nil {
 			continue
 		}
 		for _, r := range m.receipts {
-			add(r)
+			u.add(r.ordinal)
 		}
 	}
 	for i := range s.waiting.items {
-		add(s.waiting.items[i].receipt)
+		u.add(s.waiting.items[i].receipt.ordinal)
 	}
 	return u
 }

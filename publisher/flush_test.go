@@ -17,21 +17,15 @@ func TestFlush_AfterNotKept(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	o := publisher.Options{Outbox: t.TempDir() + "/outbox"}
-	idle, err := publisher.New(w.nc, o) // nobody runs it, so what it accepts stays
-	require.NoError(t, err)
 	ctx := within(t, skaldtest.Timeout)
-	s, err := idle.Session(ctx, key("s"))
-	require.NoError(t, err)
+	idle, s := w.idle(o, key("s"))
 	say(t, s, []string{"kept"})
 	require.Error(t, idle.Close(ctx))
 
 	// The next process begins a file of its own with its first message.
-	idle, err = publisher.New(w.nc, o)
-	require.NoError(t, err)
-	s, err = idle.Session(ctx, key("s"))
-	require.NoError(t, err)
+	idle, s = w.idle(o, key("s"))
 	require.NoError(t, os.Rename(o.Outbox, o.Outbox+".away"))
-	_, err = s.Error(ctx, "not kept", "")
+	_, err := s.Error(ctx, "not kept", "")
 	require.ErrorIs(t, err, publisher.ErrNotKept)
 	require.ErrorIs(t, s.Flush(within(t, 50*time.Millisecond)), context.DeadlineExceeded)
 	require.NoError(t, os.Rename(o.Outbox+".away", o.Outbox))

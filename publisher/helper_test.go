@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -41,6 +42,22 @@ type world struct {
 func newWorld(t testing.TB) *world {
 	t.Helper()
 	w := newServer(t, natsd.Options{SyncInterval: time.Minute})
+	w.create(bus.StreamOptions{})
+	w.startNode()
+	return w
+}
+
+// newWorldFor does so on a server with users; "admin" with the password "a" is the test's own.
+func newWorldFor(t testing.TB, users string) *world {
+	t.Helper()
+	config := filepath.Join(t.TempDir(), "nats.conf")
+	require.NoError(t, os.WriteFile(config, []byte(`
+listen: "127.0.0.1:-1"
+authorization { users = [
+  { user: admin, password: a }
+  `+users+`
+]}`), 0o600))
+	w := newServer(t, natsd.Options{SyncInterval: time.Minute, ConfigFile: config}, nats.UserInfo("admin", "a"))
 	w.create(bus.StreamOptions{})
 	w.startNode()
 	return w
@@ -184,6 +201,16 @@ func (w *world) publisherAt(url string, o publisher.Options, opts ...nats.Option
 		nc.Close()
 	})
 	return out
+}
+
+// idle returns a session of a publisher that nobody runs, so that what it accepts stays.
+func (w *world) idle(o publisher.Options, k bus.Key) (*publisher.Publisher, *publisher.Session) {
+	w.t.Helper()
+	p, err := publisher.New(w.nc, o)
+	require.NoError(w.t, err)
+	s, err := p.Session(w.t.Context(), k)
+	require.NoError(w.t, err)
+	return p, s
 }
 
 // open opens a session.

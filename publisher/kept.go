@@ -191,14 +191,9 @@ type left struct {
 
 // unconfirmed lists it.
 func (l *left) unconfirmed() Unconfirmed {
-	u := Unconfirmed{Key: l.Key, Messages: len(l.Entries), Err: l.err, Kept: true}
+	u := Unconfirmed{Key: l.Key, Err: l.err, Kept: true}
 	for i := range l.Entries {
-		if o := l.Entries[i].Last.Ordinal; o != 0 {
-			if u.FirstOrdinal == 0 {
-				u.FirstOrdinal = o
-			}
-			u.LastOrdinal = o
-		}
+		u.add(l.Entries[i].Last.Ordinal)
 	}
 	return u
 }

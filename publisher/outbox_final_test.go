@@ -90,11 +90,8 @@ func TestOutbox_OpenWhatHasEnded(t *testing.T) {
 	w := newWorld(t)
 	failed := make(chan publisher.Failure, 10)
 	o := publisher.Options{Outbox: t.TempDir(), OnFailed: func(f publisher.Failure) { failed <- f }}
-	idle, err := publisher.New(w.nc, o) // nobody runs it, so what it accepts stays
-	require.NoError(t, err)
 	ctx := within(t, skaldtest.Timeout)
-	s, err := idle.Session(ctx, key("s"))
-	require.NoError(t, err)
+	idle, s := w.idle(o, key("s"))
 	say(t, s, []string{"one"})
 	require.Error(t, idle.Close(ctx))
 	skaldtest.Publish(t, w.js, key("s"), bus.ClassControl, `{"op":"forget"}`, nil)
@@ -102,7 +99,7 @@ func TestOutbox_OpenWhatHasEnded(t *testing.T) {
 
 	p := w.publisher(o)
 	require.ErrorIs(t, (<-failed).Err, publisher.ErrForgotten)
-	_, err = p.Session(ctx, key("s"))
+	_, err := p.Session(ctx, key("s"))
 	require.ErrorIs(t, err, publisher.ErrForgotten)
 	s = p.open(key("s"))
 	_, err = p.Session(ctx, key("s"))

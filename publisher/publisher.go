@@ -198,8 +198,8 @@ func (p *Publisher) serve(ctx, inner context.Context, changed <-chan nats.Status
 // else an *[UnconfirmedError]. What is stored and not yet materialized is
 // INGEST's to keep and is not listed. With an outbox it waits until all is
 // materialized, and what is not is listed and goes on when the outbox is opened again; so is
-// what the outbox holds of sessions that are not open, for which it does not wait. It may be called more than once, and
-// without Run. It does not close the connection.
+// what the outbox holds of sessions that are not open, for which it does not wait. It may be
+// called more than once, and without Run. It does not close the connection.
 func (p *Publisher) Close(ctx context.Context) error {
 	if p.isRunning() {
 		p.flush(ctx)
@@ -236,6 +236,10 @@ func (p *Publisher) refuse() { p.closeOnce.Do(func() { close(p.closing) }) }
 func (p *Publisher) all() []*Session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.allLocked()
+}
+
+func (p *Publisher) allLocked() []*Session {
 	out := make([]*Session, 0, len(p.sessions))
 	for _, s := range p.sessions {
 		out = append(out, s)
@@ -246,11 +250,8 @@ func (p *Publisher) all() []*Session {
 // unconfirmed returns an *UnconfirmedError, nil if all is stored.
 func (p *Publisher) unconfirmed() error {
 	var e UnconfirmedError
-	var open []*Session
 	p.mu.Lock()
-	for _, s := range p.sessions {
-		open = append(open, s)
-	}
+	open := p.allLocked()
 	for k, l := range p.found {
 		// One that has ended and was not closed is in both, and says it itself.
 		if p.sessions[k] == nil && len(l.Entries) > 0 {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -235,19 +233,10 @@ func TestTrouble_StreamTakesLess(t *testing.T) {
 // sessions that are permitted do not notice.
 func TestTrouble_NotPermitted(t *testing.T) {
 	t.Parallel()
-	config := filepath.Join(t.TempDir(), "nats.conf")
-	require.NoError(t, os.WriteFile(config, []byte(`
-listen: "127.0.0.1:-1"
-authorization { users = [
-  { user: admin, password: a }
-  { user: worker, password: w, permissions: {
+	w := newWorldFor(t, `{ user: worker, password: w, permissions: {
       publish: ["skald.in.w.*.session", "skald.in.w.*.projection", "skald.in.w.free.error", "skald.api.w.position.*", "skald.api.w.outcome.*"]
       subscribe: ["_INBOX.>"] } }
-  { user: mute, password: m, permissions: { publish: ["skald.in.>", "skald.api.>"], subscribe: ["mine.>"] } }
-]}`), 0o600))
-	w := newServer(t, natsd.Options{SyncInterval: time.Minute, ConfigFile: config}, nats.UserInfo("admin", "a"))
-	w.create(bus.StreamOptions{})
-	w.startNode()
+  { user: mute, password: m, permissions: { publish: ["skald.in.>", "skald.api.>"], subscribe: ["mine.>"] } }`)
 	p := w.publisher(publisher.Options{AckTimeout: time.Minute}, nats.UserInfo("worker", "w"))
 	s, free := p.open(key("s")), p.open(key("free"))
 	ctx := within(t, skaldtest.Timeout)
@@ -279,18 +268,9 @@ authorization { users = [
 // of a permitted session, later and in the same workspace, is a time-out nevertheless.
 func TestTrouble_OldRefusal(t *testing.T) {
 	t.Parallel()
-	config := filepath.Join(t.TempDir(), "nats.conf")
-	require.NoError(t, os.WriteFile(config, []byte(`
-listen: "127.0.0.1:-1"
-authorization { users = [
-  { user: admin, password: a }
-  { user: worker, password: w, permissions: {
+	w := newWorldFor(t, `{ user: worker, password: w, permissions: {
       publish: ["skald.in.w.*.error", "skald.api.w.>"]
-      subscribe: ["_INBOX.>", "skald.done.w.*"] } }
-]}`), 0o600))
-	w := newServer(t, natsd.Options{SyncInterval: time.Minute, ConfigFile: config}, nats.UserInfo("admin", "a"))
-	w.create(bus.StreamOptions{})
-	w.startNode()
+      subscribe: ["_INBOX.>", "skald.done.w.*"] } }`)
 	px := skaldtest.NewProxy(t, w.server.Addr().String())
 	o := publisher.Options{Unplaced: true, AckTimeout: time.Second}
 	p := w.publisherAt(px.URL(), o, nats.UserInfo("worker", "w"))
